@@ -1,0 +1,1 @@
+//! The subagent contract of an agent harness: providers, the registry, runs and results.

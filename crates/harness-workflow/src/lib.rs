@@ -1,0 +1,1 @@
+//! The workflow contract of an agent harness: engines, bodies, runs, results and events.

@@ -1,0 +1,1 @@
+//! The round report of a Ralph loop: its schema, its validator, its size measure and its violations.

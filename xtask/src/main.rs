@@ -1,0 +1,5 @@
+//! Every check and chore of the workspace, as `cargo xtask …`.
+
+fn main() -> anyhow::Result<()> {
+    anyhow::bail!("no command yet")
+}
