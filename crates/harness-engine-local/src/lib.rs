@@ -1,0 +1,1 @@
+//! The embedded workflow engine: in-process, on tokio, with a durable journal.

@@ -1,0 +1,1 @@
+//! The test kit of the harness seams: scripted doubles, conformance suites, strategies.
