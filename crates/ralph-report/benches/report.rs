@@ -3,6 +3,7 @@
 //! Ours and the anchor take turns, in short batches and many sweeps; a row's ratio is the median of the sweeps'
 //! ratios. Prints a table, and as its last line the same as JSON. It judges its targets and never fails on them.
 
+#![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on has failed")]
 #![expect(unsafe_code, reason = "an allocator that counts is an allocator")]
 
 use std::{

@@ -184,7 +184,8 @@ impl Bench<'_, '_> {
             }
             Some(Node::Text(text)) => self.judge_edges(text, kind, field, &place),
             Some(other) => {
-                self.findings.add(kind, field, &place, || format!("is {}: {remedy}", other.what()))
+                let found = other.what();
+                self.findings.add(kind, field, &place, || format!("is {found}: {remedy}"));
             }
             None => self.judge_absence(kind, field, remedy),
         }

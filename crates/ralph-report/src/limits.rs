@@ -37,6 +37,16 @@ impl Limits {
     /// The default of [`max_depth`](Self::max_depth), and the most it can be: 127 levels.
     pub const MOST_DEPTH: usize = 127;
 
+    /// Returns the default limits.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            max_report_chars: Self::DEFAULT_REPORT_CHARS,
+            max_bytes: Self::DEFAULT_BYTES,
+            max_depth: Self::MOST_DEPTH,
+        }
+    }
+
     /// Returns the limits with another bound on the report, in UTF-16 code units of its canonical compact JSON.
     ///
     /// A report of exactly this length passes. No report is shorter than 77 units.
@@ -85,10 +95,6 @@ impl Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            max_report_chars: Self::DEFAULT_REPORT_CHARS,
-            max_bytes: Self::DEFAULT_BYTES,
-            max_depth: Self::MOST_DEPTH,
-        }
+        Self::new()
     }
 }

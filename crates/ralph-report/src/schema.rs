@@ -166,7 +166,7 @@ fn full() -> Part {
 /// To say what must *not* match keeps it correct where `$` also matches before a final line break, as the line break
 /// is a blank too. The blanks stand for themselves: not every engine knows `\u` escapes.
 fn blank_at_an_end() -> String {
-    let blanks: String = ('\0'..=char::MAX).filter(|c| text::is_blank(*c)).collect();
+    let blanks = String::from_iter(text::BLANKS);
     format!("^[{blanks}]|[{blanks}]$")
 }
 

@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
-use ralph_report::{InvalidReport, Limits, RoundReport, RoundReportRef, Status, schema, text};
+use ralph_report::{Field, InvalidReport, Limits, RoundReport, RoundReportRef, Status, schema, text};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json, value::RawValue};
 
@@ -182,7 +182,7 @@ fn outcome(judged: Result<RoundReport, InvalidReport>, value: Option<&Value>) ->
             json!({
                 "verdict": "reject",
                 "category": first.kind().as_str(),
-                "field": first.field().map(|field| field.as_str()),
+                "field": first.field().map(Field::as_str),
                 "serializedLength": first.measure().map(|measure| measure.actual),
             })
         }
