@@ -44,6 +44,7 @@ pub(crate) fn judge_text<'a>(
         && let Some(report) = read_plain(text)
         && obeys(&report, order, limits)
     {
+        // There are two ways to say yes, and they must not differ.
         debug_assert!(Node::parse(text, limits).and_then(|node| judge(node, order, limits)).is_ok());
         return Ok(report);
     }

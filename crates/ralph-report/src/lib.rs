@@ -159,3 +159,8 @@ pub use limits::Limits;
 pub use report::{Outcome, RoundReport};
 pub use status::Status;
 pub use violation::{Field, InvalidReport, Measure, Violation, ViolationKind};
+
+/// Runs the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,4 +1,4 @@
-//! Strategies for property tests, in the terms of [`proptest`] 1. Behind the feature `proptest1`.
+//! Strategies for property tests, in the terms of proptest 1. Behind the feature `proptest1`.
 //!
 //! All of it is relative to the default [`Limits`]. The texts are made to be difficult: blanks of every sort inside
 //! them, characters that look blank and are not, quotes, control characters, pairs of UTF-16 units.
