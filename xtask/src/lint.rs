@@ -1,0 +1,18 @@
+//! `lint`: clippy, in one build that the documentation and the API listing share.
+//!
+//! Every crate's own features are on, named one by one: `--all-features` over the workspace would
+//! also switch on those of tests, and of dependencies that no user combines. That each crate also
+//! builds alone, with its default features, is proved when its package is built.
+
+use anyhow::Result;
+
+use crate::{args::Args, cargo, outcome::Outcome, workspace::Workspace};
+
+pub(crate) fn run(mut args: Args, workspace: &Workspace) -> Result<Outcome> {
+    let names = args.names();
+    args.finish()?;
+    let mut command = cargo::cargo(&workspace.root, ["clippy", "--quiet", "--all-targets"]);
+    command.args(workspace.selection(&names)?).args(["--", "-D", "warnings"]);
+    cargo::run(&mut command)?;
+    Ok(Outcome::Passed)
+}

@@ -1,0 +1,102 @@
+//! The written lists that the checks compare the workspace with.
+//!
+//! A change here is a decision: give its reason in the commit.
+
+/// The crate that these commands live in; no user ever sees it.
+pub(crate) const XTASK: &str = "xtask";
+
+/// Features with this prefix change the surroundings of a test run and are no one's public API.
+pub(crate) const TEST_FEATURE_PREFIX: &str = "test-";
+
+/// The feature of a crate whose tests must also pass when `serde_json` keeps the order of keys.
+pub(crate) const PRESERVE_ORDER: &str = "test-preserve-order";
+
+/// A crate that holds one contract, with all that it may depend on.
+#[derive(Debug)]
+pub(crate) struct Seam {
+    pub(crate) name: &'static str,
+    /// Its normal dependencies, sorted; a `?` at the end marks an optional one.
+    pub(crate) dependencies: &'static [&'static str],
+}
+
+/// The seams: they have an API listing, a written dependency list, and no runtime.
+pub(crate) const SEAMS: &[Seam] = &[
+    Seam {
+        name: "harness-subagent",
+        dependencies: &[
+            "async-trait",
+            "futures-core",
+            "serde",
+            "serde_json",
+            "thiserror",
+            "tokio",
+            "tokio-util",
+            "tracing",
+        ],
+    },
+    Seam {
+        name: "harness-workflow",
+        dependencies: &[
+            "async-trait",
+            "futures-core",
+            "harness-subagent",
+            "serde",
+            "serde_json",
+            "thiserror",
+            "tokio",
+            "tokio-util",
+            "tracing",
+            "uuid",
+        ],
+    },
+    Seam { name: "ralph-report", dependencies: &["proptest?", "serde", "serde_json", "thiserror"] },
+];
+
+/// Features of tokio that need a runtime, which a seam built alone must not switch on.
+pub(crate) const RUNTIME_FEATURES: &[&str] =
+    &["fs", "io-std", "net", "process", "rt", "rt-multi-thread", "signal", "time"];
+
+/// Libraries that exactly one crate may know: the library (with everything named `LIBRARY_…` or
+/// `LIBRARY-…`), then the crate.
+pub(crate) const SOLE_USERS: &[(&str, &str)] = &[("clap", "ralph-loop"), ("rmcp", "ralph-mcp")];
+
+/// What may stand at the top, besides names that begin with a dot.
+pub(crate) const TOP_LEVEL: &[&str] = &[
+    "Cargo.lock",
+    "Cargo.toml",
+    "LICENSE",
+    "README.md",
+    "clippy.toml",
+    "crates",
+    "deny.toml",
+    "docs",
+    "rustfmt.toml",
+    "xtask",
+];
+
+/// A committed file that a program writes.
+#[derive(Debug)]
+pub(crate) struct Generated {
+    /// The file, relative to the root.
+    pub(crate) file: &'static str,
+    /// The arguments of the cargo command whose standard output is the file.
+    pub(crate) cargo: &'static [&'static str],
+}
+
+/// Generated files: `tidy` compares them, `tidy --write` writes them.
+pub(crate) const GENERATED: &[Generated] = &[];
+
+/// A program that `e2e` or `soak` runs by name.
+#[derive(Debug)]
+pub(crate) struct Program {
+    pub(crate) name: &'static str,
+    pub(crate) about: &'static str,
+    /// The arguments of the cargo command that builds and runs it; the caller's own follow.
+    pub(crate) cargo: &'static [&'static str],
+}
+
+/// End-to-end runs against real programs. They may install what they need, pinned.
+pub(crate) const E2E: &[Program] = &[];
+
+/// Repetitions that take too long for every change; their results are recorded in `docs/`.
+pub(crate) const SOAK: &[Program] = &[];

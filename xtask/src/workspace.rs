@@ -1,0 +1,223 @@
+//! The workspace as `cargo metadata` describes it, cut down to what the commands ask about.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result, bail};
+use cargo_metadata::{DependencyKind, MetadataCommand, Package, TargetKind, camino::Utf8Path};
+
+use crate::{cargo, policy};
+
+/// The members and where they live.
+#[derive(Debug)]
+pub(crate) struct Workspace {
+    pub(crate) root: PathBuf,
+    pub(crate) target: PathBuf,
+    pub(crate) crates: Vec<Crate>,
+}
+
+/// One member.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Crate {
+    pub(crate) name: String,
+    /// Its folder, relative to the root, with `/` between the parts.
+    pub(crate) folder: String,
+    pub(crate) has_rust_version: bool,
+    pub(crate) licence: Option<String>,
+    /// Its features, and what each turns on.
+    pub(crate) features: BTreeMap<String, Vec<String>>,
+    pub(crate) dependencies: Vec<Dependency>,
+    pub(crate) examples: Vec<Target>,
+    pub(crate) benches: Vec<Target>,
+    pub(crate) has_library: bool,
+    pub(crate) published: bool,
+}
+
+/// One line of a member's dependency tables.
+#[derive(Clone, Debug)]
+pub(crate) struct Dependency {
+    /// The package, whatever it is renamed to.
+    pub(crate) name: String,
+    pub(crate) kind: DependencyKind,
+    pub(crate) optional: bool,
+    /// True for a member of this workspace or another folder of this machine.
+    pub(crate) by_path: bool,
+    /// True if a version is asked for, with or without a path.
+    pub(crate) has_version: bool,
+}
+
+/// An example or a bench.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Target {
+    pub(crate) name: String,
+    /// The features without which cargo does not build it.
+    pub(crate) required: Vec<String>,
+}
+
+impl Workspace {
+    /// Asks cargo about the workspace around the current folder.
+    pub(crate) fn load() -> Result<Self> {
+        let metadata = MetadataCommand::new()
+            .cargo_path(cargo::program())
+            .no_deps()
+            .exec()
+            .context("could not read the workspace")?;
+        let root = metadata.workspace_root.clone().into_std_path_buf();
+        let mut crates: Vec<Crate> =
+            metadata.workspace_packages().into_iter().map(|package| describe(package, &root)).collect();
+        crates.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(Self { target: metadata.target_directory.into_std_path_buf(), root, crates })
+    }
+
+    /// Returns the member called `name`.
+    pub(crate) fn find(&self, name: &str) -> Result<&Crate> {
+        match self.crates.iter().find(|member| member.name == name) {
+            Some(member) => Ok(member),
+            None => bail!(
+                "no crate `{name}` in the workspace; there are {}",
+                self.crates.iter().map(|member| member.name.as_str()).collect::<Vec<_>>().join(", ")
+            ),
+        }
+    }
+
+    /// Returns the cargo arguments that select the crates called `names`, or all members without
+    /// names, each with its own features on.
+    pub(crate) fn selection(&self, names: &[String]) -> Result<Vec<String>> {
+        let chosen: Vec<&Crate> = if names.is_empty() {
+            self.crates.iter().collect()
+        } else {
+            names.iter().map(|name| self.find(name)).collect::<Result<_>>()?
+        };
+        let mut args = if names.is_empty() {
+            vec!["--workspace".to_owned()]
+        } else {
+            names.iter().flat_map(|name| ["--package".to_owned(), name.clone()]).collect()
+        };
+        args.extend(features_of(&chosen, &[]));
+        Ok(args)
+    }
+}
+
+impl Crate {
+    /// Returns the features that are for users: not `default`, and none that only tests switch.
+    pub(crate) fn own_features(&self) -> impl Iterator<Item = &str> {
+        self.features
+            .keys()
+            .map(String::as_str)
+            .filter(|name| *name != "default" && !name.starts_with(policy::TEST_FEATURE_PREFIX))
+    }
+
+    /// True if the crate declares the feature `name`.
+    pub(crate) fn has_feature(&self, name: &str) -> bool {
+        self.features.contains_key(name)
+    }
+}
+
+impl Target {
+    /// Returns the cargo arguments that switch on what the target needs.
+    pub(crate) fn features(&self) -> Vec<String> {
+        if self.required.is_empty() {
+            Vec::new()
+        } else {
+            vec!["--features".to_owned(), self.required.join(",")]
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn named(name: &str) -> Self {
+        Self { name: name.to_owned(), required: Vec::new() }
+    }
+}
+
+/// Returns `--features a/x,b/y` for the features of each crate, and for those in `also` that it declares.
+pub(crate) fn features_of(crates: &[&Crate], also: &[&str]) -> Vec<String> {
+    let mut pairs = Vec::new();
+    for member in crates {
+        let more = also.iter().copied().filter(|name| member.has_feature(name));
+        pairs.extend(member.own_features().chain(more).map(|feature| format!("{}/{feature}", member.name)));
+    }
+    if pairs.is_empty() { Vec::new() } else { vec!["--features".to_owned(), pairs.join(",")] }
+}
+
+fn describe(package: &Package, root: &Path) -> Crate {
+    let folder = package.manifest_path.parent().map_or(root, Utf8Path::as_std_path);
+    let folder = folder.strip_prefix(root).unwrap_or(folder);
+    let named = |kind: TargetKind| -> Vec<Target> {
+        let targets = package.targets.iter().filter(|target| target.is_kind(kind.clone()));
+        targets
+            .map(|target| Target { name: target.name.clone(), required: target.required_features.clone() })
+            .collect()
+    };
+    Crate {
+        name: package.name.to_string(),
+        folder: folder.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join("/"),
+        has_rust_version: package.rust_version.is_some(),
+        licence: package.license.clone(),
+        features: package.features.clone(),
+        dependencies: package
+            .dependencies
+            .iter()
+            .map(|dependency| Dependency {
+                name: dependency.name.clone(),
+                kind: dependency.kind,
+                optional: dependency.optional,
+                by_path: dependency.path.is_some(),
+                has_version: !dependency.req.comparators.is_empty(),
+            })
+            .collect(),
+        examples: named(TargetKind::Example),
+        benches: named(TargetKind::Bench),
+        has_library: package
+            .targets
+            .iter()
+            .any(|target| target.is_kind(TargetKind::Lib) || target.is_kind(TargetKind::ProcMacro)),
+        published: package.publish.as_ref().is_none_or(|registries| !registries.is_empty()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(name: &str, features: &[&str]) -> Crate {
+        Crate {
+            name: name.to_owned(),
+            features: features.iter().map(|name| ((*name).to_owned(), Vec::new())).collect(),
+            ..Crate::default()
+        }
+    }
+
+    #[test]
+    fn default_and_test_features_are_not_switched_on() {
+        let report = member("ralph-report", &["default", "proptest1", "test-preserve-order"]);
+        assert_eq!(features_of(&[&report], &[]), ["--features", "ralph-report/proptest1"]);
+    }
+
+    #[test]
+    fn a_test_feature_is_named_where_it_exists() {
+        let report = member("ralph-report", &["test-preserve-order"]);
+        let other = member("ralph-tool", &[]);
+        assert_eq!(
+            features_of(&[&report, &other], &["test-preserve-order"]),
+            ["--features", "ralph-report/test-preserve-order"]
+        );
+    }
+
+    #[test]
+    fn no_features_means_no_argument() {
+        assert!(features_of(&[&member("harness-subagent", &[])], &[]).is_empty());
+    }
+
+    #[test]
+    fn unknown_crates_are_refused_with_the_list() {
+        let workspace = Workspace {
+            root: PathBuf::new(),
+            target: PathBuf::new(),
+            crates: vec![member("a", &[]), member("b", &[])],
+        };
+        let error = workspace.selection(&["c".to_owned()]).unwrap_err().to_string();
+        assert!(error.contains("`c`") && error.contains("a, b"), "{error}");
+    }
+}
