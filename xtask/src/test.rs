@@ -40,39 +40,33 @@ pub(crate) fn run(mut args: Args, workspace: &Workspace) -> Result<Outcome> {
 /// Returns the cargo commands in the order in which they run: the largest last, so that its closing
 /// lines end the output.
 fn plan(crates: &[&Crate], own: &[&Crate], nextest: bool) -> Vec<Vec<String>> {
-    let ordered: Vec<&Crate> =
-        crates.iter().copied().filter(|member| member.has_feature(policy::PRESERVE_ORDER)).collect();
+    let with_feature = |member: &&Crate| member.has_feature(policy::PRESERVE_ORDER);
+    let ordered: Vec<&Crate> = crates.iter().copied().filter(with_feature).collect();
     let libraries: Vec<&Crate> = crates.iter().copied().filter(|member| member.has_library).collect();
-    let runner: &[&str] = if nextest {
-        &["nextest", "run", "--no-tests", "pass"]
+    // `cargo test` runs the doctests too, nextest cannot.
+    let (runner, doctests): (&[&str], &[&Crate]) = if nextest {
+        (&["nextest", "run", "--no-tests", "pass"], &libraries)
     } else {
-        // `--all-targets` would also run the benches.
-        &["test", "--no-fail-fast", "--lib", "--bins", "--tests", "--examples"]
+        (&["test", "--no-fail-fast"], &[])
     };
 
-    let mut plan = Vec::new();
-    if !own.is_empty() {
-        plan.push(command(runner, own, &[]));
-    }
-    if !ordered.is_empty() {
-        plan.push(command(runner, &ordered, &[policy::PRESERVE_ORDER]));
-    }
-    if !libraries.is_empty() {
-        plan.push(command(&["test", "--doc", "--no-fail-fast"], &libraries, &[]));
-    }
-    if !crates.is_empty() {
-        plan.push(command(runner, crates, &[]));
-    }
-    plan
+    [
+        command(runner, own, &[]),
+        command(runner, &ordered, &[policy::PRESERVE_ORDER]),
+        command(&["test", "--no-fail-fast", "--doc"], doctests, &[]),
+        command(runner, crates, &[]),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
-fn command(runner: &[&str], crates: &[&Crate], also: &[&str]) -> Vec<String> {
+/// Returns the runner's command for these crates; `None` without any.
+fn command(runner: &[&str], crates: &[&Crate], also: &[&str]) -> Option<Vec<String>> {
     let mut args: Vec<String> = runner.iter().map(|word| (*word).to_owned()).collect();
-    for member in crates {
-        args.extend(["--package".to_owned(), member.name.clone()]);
-    }
+    args.extend(crates.iter().flat_map(|member| ["--package".to_owned(), member.name.clone()]));
     args.extend(features_of(crates, also));
-    args
+    (!crates.is_empty()).then_some(args)
 }
 
 #[cfg(test)]
@@ -115,10 +109,20 @@ mod tests {
     #[test]
     fn the_run_of_everything_comes_last() {
         let report = member("ralph-report", &["proptest1", policy::PRESERVE_ORDER]);
-        let last = plan(&[&report], &[], false).pop().unwrap().join(" ");
+        let last = plan(&[&report], &[], true).pop().unwrap().join(" ");
         assert_eq!(
             last,
-            "test --no-fail-fast --lib --bins --tests --examples --package ralph-report --features ralph-report/proptest1"
+            "nextest run --no-tests pass --package ralph-report --features ralph-report/proptest1"
         );
+    }
+
+    #[test]
+    fn doctests_run_once_with_either_runner() {
+        let report = member("ralph-report", &[]);
+        let lines = |nextest| -> Vec<String> {
+            plan(&[&report], &[], nextest).into_iter().map(|run| run.join(" ")).collect()
+        };
+        assert_eq!(lines(true)[0], "test --no-fail-fast --doc --package ralph-report");
+        assert_eq!(lines(false), ["test --no-fail-fast --package ralph-report"]);
     }
 }
