@@ -5,11 +5,9 @@
 /// The crate that these commands live in; no user ever sees it.
 pub(crate) const XTASK: &str = "xtask";
 
-/// Features with this prefix change the surroundings of a test run and are no one's public API.
+/// Features with this prefix switch on what another crate of a build may switch on; the tests run
+/// again with each. They are no one's public API.
 pub(crate) const TEST_FEATURE_PREFIX: &str = "test-";
-
-/// The feature of a crate whose tests must also pass when `serde_json` keeps the order of keys.
-pub(crate) const PRESERVE_ORDER: &str = "test-preserve-order";
 
 /// A crate that holds one contract, with all that it may depend on.
 #[derive(Debug)]

@@ -3,6 +3,8 @@
 //! The crates and xtask are built apart, because features unify over everything that is built
 //! together: what xtask's libraries switch on must not help a crate to pass.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Result, bail};
 
 use crate::{
@@ -39,9 +41,10 @@ pub(crate) fn run(mut args: Args, workspace: &Workspace) -> Result<Outcome> {
 
 /// Returns the cargo commands in the order in which they run: the largest last, so that its closing
 /// lines end the output.
+///
+/// A feature that is for tests alone is what another crate of a build may switch on; the crates that
+/// declare it are tested again with it.
 fn plan(crates: &[&Crate], own: &[&Crate], nextest: bool) -> Vec<Vec<String>> {
-    let with_feature = |member: &&Crate| member.has_feature(policy::PRESERVE_ORDER);
-    let ordered: Vec<&Crate> = crates.iter().copied().filter(with_feature).collect();
     let libraries: Vec<&Crate> = crates.iter().copied().filter(|member| member.has_library).collect();
     // `cargo test` runs the doctests too, nextest cannot.
     let (runner, doctests): (&[&str], &[&Crate]) = if nextest {
@@ -50,19 +53,20 @@ fn plan(crates: &[&Crate], own: &[&Crate], nextest: bool) -> Vec<Vec<String>> {
         (&["test", "--no-fail-fast"], &[])
     };
 
-    [
-        command(runner, own, &[]),
-        command(runner, &ordered, &[policy::PRESERVE_ORDER]),
-        command(&["test", "--no-fail-fast", "--doc"], doctests, &[]),
-        command(runner, crates, &[]),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    let mut plan = vec![command(runner, own, None)];
+    let features: BTreeSet<&str> = crates.iter().flat_map(|member| member.test_features()).collect();
+    for feature in features {
+        let again: Vec<&Crate> =
+            crates.iter().copied().filter(|member| member.has_feature(feature)).collect();
+        plan.push(command(runner, &again, Some(feature)));
+    }
+    plan.push(command(&["test", "--no-fail-fast", "--doc"], doctests, None));
+    plan.push(command(runner, crates, None));
+    plan.into_iter().flatten().collect()
 }
 
 /// Returns the runner's command for these crates; `None` without any.
-fn command(runner: &[&str], crates: &[&Crate], also: &[&str]) -> Option<Vec<String>> {
+fn command(runner: &[&str], crates: &[&Crate], also: Option<&str>) -> Option<Vec<String>> {
     let mut args: Vec<String> = runner.iter().map(|word| (*word).to_owned()).collect();
     args.extend(crates.iter().flat_map(|member| ["--package".to_owned(), member.name.clone()]));
     args.extend(features_of(crates, also));
@@ -76,7 +80,7 @@ mod tests {
     fn member(name: &str, features: &[&str]) -> Crate {
         Crate {
             name: name.to_owned(),
-            features: features.iter().map(|name| ((*name).to_owned(), Vec::new())).collect(),
+            features: features.iter().map(|name| (*name).to_owned()).collect(),
             has_library: true,
             ..Crate::default()
         }
@@ -92,23 +96,25 @@ mod tests {
     }
 
     #[test]
-    fn only_crates_with_the_feature_run_again_with_ordered_keys() {
-        let (report, other) = (member("ralph-report", &[policy::PRESERVE_ORDER]), member("ralph-tool", &[]));
-        let lines: Vec<String> =
-            plan(&[&report, &other], &[], true).iter().map(|run| run.join(" ")).collect();
-        let ordered: Vec<&String> =
-            lines.iter().filter(|line| line.contains(policy::PRESERVE_ORDER)).collect();
+    fn a_test_feature_is_a_run_of_the_crates_that_declare_it() {
+        let report =
+            member("ralph-report", &["proptest1", "test-arbitrary-precision", "test-preserve-order"]);
+        let tool = member("ralph-tool", &["test-preserve-order"]);
+        let lines: Vec<String> = plan(&[&report, &tool], &[], true).iter().map(|run| run.join(" ")).collect();
         assert_eq!(
-            ordered,
+            lines[..2],
             [
-                "nextest run --no-tests pass --package ralph-report --features ralph-report/test-preserve-order"
+                "nextest run --no-tests pass --package ralph-report \
+                 --features ralph-report/proptest1,ralph-report/test-arbitrary-precision",
+                "nextest run --no-tests pass --package ralph-report --package ralph-tool \
+                 --features ralph-report/proptest1,ralph-report/test-preserve-order,ralph-tool/test-preserve-order",
             ]
         );
     }
 
     #[test]
     fn the_run_of_everything_comes_last() {
-        let report = member("ralph-report", &["proptest1", policy::PRESERVE_ORDER]);
+        let report = member("ralph-report", &["proptest1", "test-preserve-order"]);
         let last = plan(&[&report], &[], true).pop().unwrap().join(" ");
         assert_eq!(
             last,

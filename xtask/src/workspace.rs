@@ -1,7 +1,7 @@
 //! The workspace as `cargo metadata` describes it, cut down to what the commands ask about.
 
 use std::{
-    collections::BTreeMap,
+    collections::BTreeSet,
     path::{Path, PathBuf},
 };
 
@@ -26,8 +26,7 @@ pub(crate) struct Crate {
     pub(crate) folder: String,
     pub(crate) has_rust_version: bool,
     pub(crate) licence: Option<String>,
-    /// Its features, and what each turns on.
-    pub(crate) features: BTreeMap<String, Vec<String>>,
+    pub(crate) features: BTreeSet<String>,
     pub(crate) dependencies: Vec<Dependency>,
     pub(crate) examples: Vec<Target>,
     pub(crate) benches: Vec<Target>,
@@ -95,7 +94,7 @@ impl Workspace {
         } else {
             names.iter().flat_map(|name| ["--package".to_owned(), name.clone()]).collect()
         };
-        args.extend(features_of(&chosen, &[]));
+        args.extend(features_of(&chosen, None));
         Ok(args)
     }
 }
@@ -103,15 +102,17 @@ impl Workspace {
 impl Crate {
     /// Returns the features that are for users: not `default`, and none that only tests switch.
     pub(crate) fn own_features(&self) -> impl Iterator<Item = &str> {
-        self.features
-            .keys()
-            .map(String::as_str)
-            .filter(|name| *name != "default" && !name.starts_with(policy::TEST_FEATURE_PREFIX))
+        self.features.iter().map(String::as_str).filter(|name| *name != "default" && !is_for_tests(name))
+    }
+
+    /// Returns the features that only tests switch.
+    pub(crate) fn test_features(&self) -> impl Iterator<Item = &str> {
+        self.features.iter().map(String::as_str).filter(|name| is_for_tests(name))
     }
 
     /// True if the crate declares the feature `name`.
     pub(crate) fn has_feature(&self, name: &str) -> bool {
-        self.features.contains_key(name)
+        self.features.contains(name)
     }
 }
 
@@ -131,11 +132,16 @@ impl Target {
     }
 }
 
-/// Returns `--features a/x,b/y` for the features of each crate, and for those in `also` that it declares.
-pub(crate) fn features_of(crates: &[&Crate], also: &[&str]) -> Vec<String> {
+fn is_for_tests(feature: &str) -> bool {
+    feature.starts_with(policy::TEST_FEATURE_PREFIX)
+}
+
+/// Returns `--features a/x,b/y` for the crates' own features, and for the one in `also` where it is
+/// declared.
+pub(crate) fn features_of(crates: &[&Crate], also: Option<&str>) -> Vec<String> {
     let mut pairs = Vec::new();
     for member in crates {
-        let more = also.iter().copied().filter(|name| member.has_feature(name));
+        let more = also.into_iter().filter(|name| member.has_feature(name));
         pairs.extend(member.own_features().chain(more).map(|feature| format!("{}/{feature}", member.name)));
     }
     if pairs.is_empty() { Vec::new() } else { vec!["--features".to_owned(), pairs.join(",")] }
@@ -155,7 +161,7 @@ fn describe(package: &Package, root: &Path) -> Crate {
         folder: folder.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join("/"),
         has_rust_version: package.rust_version.is_some(),
         licence: package.license.clone(),
-        features: package.features.clone(),
+        features: package.features.keys().cloned().collect(),
         dependencies: package
             .dependencies
             .iter()
@@ -184,7 +190,7 @@ mod tests {
     fn member(name: &str, features: &[&str]) -> Crate {
         Crate {
             name: name.to_owned(),
-            features: features.iter().map(|name| ((*name).to_owned(), Vec::new())).collect(),
+            features: features.iter().map(|name| (*name).to_owned()).collect(),
             ..Crate::default()
         }
     }
@@ -192,7 +198,7 @@ mod tests {
     #[test]
     fn default_and_test_features_are_not_switched_on() {
         let report = member("ralph-report", &["default", "proptest1", "test-preserve-order"]);
-        assert_eq!(features_of(&[&report], &[]), ["--features", "ralph-report/proptest1"]);
+        assert_eq!(features_of(&[&report], None), ["--features", "ralph-report/proptest1"]);
     }
 
     #[test]
@@ -200,14 +206,14 @@ mod tests {
         let report = member("ralph-report", &["test-preserve-order"]);
         let other = member("ralph-tool", &[]);
         assert_eq!(
-            features_of(&[&report, &other], &["test-preserve-order"]),
+            features_of(&[&report, &other], Some("test-preserve-order")),
             ["--features", "ralph-report/test-preserve-order"]
         );
     }
 
     #[test]
     fn no_features_means_no_argument() {
-        assert!(features_of(&[&member("harness-subagent", &[])], &[]).is_empty());
+        assert!(features_of(&[&member("harness-subagent", &[])], None).is_empty());
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub(super) fn seams_have_none(subject: &Subject<'_>) -> Result<Vec<Problem>> {
     for seam in policy::SEAMS {
         let Ok(member) = subject.workspace.find(seam.name) else { continue };
         let mut variants = vec![Vec::new()];
-        variants.extend(Some(features_of(&[member], &[])).filter(|features| !features.is_empty()));
+        variants.extend(Some(features_of(&[member], None)).filter(|features| !features.is_empty()));
         for features in variants {
             let tree = tree(subject.workspace, seam.name, &features)?;
             problems.extend(runtime_features(&tree).into_iter().map(|feature| {
