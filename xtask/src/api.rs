@@ -6,7 +6,7 @@
 //! cargo is given this program in rustdoc's place, which sets the variable and becomes rustdoc.
 
 use std::{
-    collections::BTreeSet,
+    collections::BTreeMap,
     env, fs,
     path::{Path, PathBuf},
     process::{Command, ExitCode},
@@ -27,7 +27,8 @@ const LISTING: &str = "public-api.txt";
 const DISGUISE: &str = "XTASK_RUSTDOC";
 
 /// Traits that the compiler implements by rules of its own, which no code can name on a stable compiler.
-const UNNAMEABLE: &[&str] = &["core::marker::Freeze", "core::marker::UnsafeUnpin"];
+const UNNAMEABLE: &[&str] =
+    &["core::marker::Freeze", "core::marker::StructuralPartialEq", "core::marker::UnsafeUnpin"];
 
 pub(crate) fn run(mut args: Args, workspace: &Workspace) -> Result<Outcome> {
     let write = args.flag("--write");
@@ -50,10 +51,9 @@ pub(crate) fn run(mut args: Args, workspace: &Workspace) -> Result<Outcome> {
             println!("wrote {folder}/{LISTING}");
         } else {
             let committed = fs::read_to_string(&path).unwrap_or_default();
-            let difference = difference(&committed, &listing);
             if committed != listing {
                 println!("{folder}/{LISTING} is not the public API of {}:", seam.name);
-                difference.iter().for_each(|line| println!("  {line}"));
+                difference(&committed, &listing).iter().for_each(|line| println!("  {line}"));
                 stale.push(seam.name);
             }
         }
@@ -121,14 +121,25 @@ fn list(json: &PathBuf) -> Result<String> {
     Ok(listing)
 }
 
-/// Returns the lines that only one of the listings has: `-` for the old one's, `+` for the new one's.
+/// Returns the lines that one of the listings has more often than the other: `-` for the old one's,
+/// `+` for the new one's.
 ///
-/// A listing names every item once, so that its lines are a set.
+/// A line may stand there twice: two traits of a type may have methods of the same name.
 fn difference(old: &str, new: &str) -> Vec<String> {
-    let (before, after): (BTreeSet<&str>, BTreeSet<&str>) = (old.lines().collect(), new.lines().collect());
-    let gone = old.lines().filter(|line| !after.contains(line)).map(|line| format!("- {line}"));
-    let come = new.lines().filter(|line| !before.contains(line)).map(|line| format!("+ {line}"));
-    gone.chain(come).collect()
+    let mut surplus: BTreeMap<&str, i64> = BTreeMap::new();
+    for line in old.lines() {
+        *surplus.entry(line).or_default() -= 1;
+    }
+    for line in new.lines() {
+        *surplus.entry(line).or_default() += 1;
+    }
+    let of = |sign: i64, mark: char| {
+        surplus
+            .iter()
+            .filter(move |(_, count)| **count * sign > 0)
+            .map(move |(line, _)| format!("{mark} {line}"))
+    };
+    of(-1, '-').chain(of(1, '+')).collect()
 }
 
 #[cfg(test)]
@@ -138,6 +149,11 @@ mod tests {
     #[test]
     fn a_changed_line_shows_as_gone_and_come() {
         assert_eq!(difference("a\nb\n", "a\nc\n"), ["- b", "+ c"]);
+    }
+
+    #[test]
+    fn a_line_that_stood_twice_shows_when_it_stands_once() {
+        assert_eq!(difference("a\na\nb\n", "a\nb\n"), ["- a"]);
     }
 
     #[test]
