@@ -28,7 +28,9 @@ struct Row {
     ratio: Option<f64>,
     /// The smallest and the largest ratio of the sweeps.
     spread: Option<[f64; 2]>,
-    target: Option<f64>,
+    /// The ratio to reach: a number is the most that is fine, a text says it otherwise.
+    #[serde(default)]
+    target: Value,
     /// `None` without a target.
     met: Option<bool>,
     /// Whatever else the bench tells; kept in the summary.
@@ -98,7 +100,7 @@ fn broken(member: &Crate, target: &Target, error: &str) -> Row {
         anchor: Value::Null,
         ratio: None,
         spread: None,
-        target: None,
+        target: Value::Null,
         met: Some(false),
         more: BTreeMap::from([("error".to_owned(), Value::from(error))]),
     }
@@ -137,7 +139,7 @@ fn cells(row: &Row) -> [String; 7] {
         value(&row.anchor),
         row.ratio.map_or_else(dash, ratio),
         row.spread.map_or_else(dash, |[least, most]| format!("{least:.3}..{most:.3}")),
-        row.target.map_or_else(dash, |target| target.to_string()),
+        value(&row.target),
         row.met.map_or_else(dash, |met| if met { "yes" } else { "NO" }.to_owned()),
     ]
 }

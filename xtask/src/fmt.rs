@@ -7,6 +7,9 @@ use crate::{args::Args, cargo, outcome::Outcome, workspace::Workspace};
 pub(crate) fn run(mut args: Args, workspace: &Workspace) -> Result<Outcome> {
     let fix = args.flag("--fix");
     args.finish()?;
+    if !cargo::has_subcommand(&workspace.root, "fmt") {
+        return Ok(Outcome::Skipped("rustfmt is not installed".to_owned()));
+    }
     // A fuzz target is a workspace of its own inside the crate it belongs to.
     let fuzz = workspace.crates.iter().map(|member| format!("{}/fuzz/Cargo.toml", member.folder));
     let fuzz = fuzz.filter(|manifest| workspace.root.join(manifest).exists());

@@ -11,6 +11,9 @@ use crate::{args::Args, cargo, outcome::Outcome, workspace::Workspace};
 pub(crate) fn run(mut args: Args, workspace: &Workspace) -> Result<Outcome> {
     let names = args.names();
     args.finish()?;
+    if !cargo::has_subcommand(&workspace.root, "clippy") {
+        return Ok(Outcome::Skipped("clippy is not installed".to_owned()));
+    }
     let mut command = cargo::cargo(&workspace.root, ["clippy", "--quiet", "--all-targets"]);
     command.args(workspace.selection(&names)?).args(["--", "-D", "warnings"]);
     cargo::run(&mut command)?;
