@@ -1,8 +1,8 @@
 //! `lint`: clippy, in one build that the documentation and the API listing share.
 //!
 //! Every crate's own features are on, named one by one: `--all-features` over the workspace would
-//! also switch on those of tests, and of dependencies that no user combines. That each crate also
-//! builds alone, with its default features, is proved when its package is built.
+//! also switch on those of tests, and of dependencies that no user combines. That a seam also
+//! builds alone, with its default features, is proved by `package`.
 
 use anyhow::Result;
 

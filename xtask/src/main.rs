@@ -69,8 +69,8 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "package",
-        usage: "",
-        about: "Package every crate that can be published, and build it from its package",
+        usage: "[--verify]",
+        about: "Package every crate and build each seam alone; --verify builds every crate from its package",
         run: package::run,
     },
     Command {

@@ -60,6 +60,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("nothing unlisted at the top", layout::top_level),
     ("folders are named as their crates", layout::folder_names),
     ("files are named for the thing in them", layout::module_names),
+    ("a crate is whole inside its folder", layout::crates_are_whole),
     ("no machine's paths", text::machine_paths),
     ("nothing unfinished", text::unfinished),
     ("relative links lead somewhere", links::resolve),

@@ -65,6 +65,49 @@ pub(super) fn module_names(subject: &Subject<'_>) -> Result<Vec<Problem>> {
     Ok(problems)
 }
 
+/// A crate reads no file from outside its folder while it is built: its package would not have it.
+pub(super) fn crates_are_whole(subject: &Subject<'_>) -> Result<Vec<Problem>> {
+    let mut problems = Vec::new();
+    for member in &subject.workspace.crates {
+        let folder = format!("{}/", member.folder);
+        for (path, text) in subject.tree.texts(".rs").filter(|(path, _)| path.starts_with(&folder)) {
+            for (number, line) in text.lines().enumerate() {
+                let outside = included(line).filter(|file| !stays_inside(&path[folder.len()..], file));
+                problems.extend(outside.map(|file| {
+                    Problem::new(
+                        format!("{path}:{}", number + 1),
+                        format!(
+                            "`{file}` lies outside the crate; copy it inside, or the package cannot be built"
+                        ),
+                    )
+                }));
+            }
+        }
+    }
+    Ok(problems)
+}
+
+/// Returns the files that a line of source takes in while it is compiled.
+fn included(line: &str) -> impl Iterator<Item = &str> {
+    ["include!(\"", "include_bytes!(\"", "include_str!(\"", "#[path = \""].into_iter().flat_map(|opening| {
+        line.match_indices(opening).filter_map(|(at, _)| line[at + opening.len()..].split('"').next())
+    })
+}
+
+/// True if `file`, seen from the source at `from` inside a crate, is inside the crate too.
+fn stays_inside(from: &str, file: &str) -> bool {
+    let mut depth = from.matches('/').count();
+    for part in file.split('/') {
+        match part {
+            "" | "." => {}
+            ".." if depth == 0 => return false,
+            ".." => depth -= 1,
+            _ => depth += 1,
+        }
+    }
+    true
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -101,6 +144,19 @@ mod tests {
         assert_eq!(
             places(module_names, &[], &files),
             ["crates/a/src/lib.rs:2", "crates/a/src/utils.rs", "crates/a/tests/common/mod.rs"]
+        );
+    }
+
+    #[test]
+    fn a_crate_that_reads_a_file_outside_is_found() {
+        let source = concat!(
+            "const A: &str = include_str!(\"../README.md\");\n",
+            "const B: &[u8] = include_bytes!(\"../../other/data\");\n"
+        );
+        let files = [("crates/ralph-report/src/lib.rs", source)];
+        assert_eq!(
+            places(crates_are_whole, &[member("ralph-report")], &files),
+            ["crates/ralph-report/src/lib.rs:2"]
         );
     }
 }
