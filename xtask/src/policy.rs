@@ -21,33 +21,13 @@ pub(crate) struct Seam {
 pub(crate) const SEAMS: &[Seam] = &[
     Seam {
         name: "harness-subagent",
-        dependencies: &[
-            "async-trait",
-            "futures-core",
-            "serde",
-            "serde_json",
-            "thiserror",
-            "tokio",
-            "tokio-util",
-            "tracing",
-        ],
+        dependencies: &["async-trait", "serde", "serde_json", "tokio", "tokio-util", "tracing"],
     },
     Seam {
         name: "harness-workflow",
-        dependencies: &[
-            "async-trait",
-            "futures-core",
-            "harness-subagent",
-            "serde",
-            "serde_json",
-            "thiserror",
-            "tokio",
-            "tokio-util",
-            "tracing",
-            "uuid",
-        ],
+        dependencies: &["async-trait", "harness-subagent", "serde", "serde_json", "tokio-util", "tracing"],
     },
-    Seam { name: "ralph-report", dependencies: &["proptest?", "serde", "serde_json", "thiserror"] },
+    Seam { name: "ralph-report", dependencies: &["proptest?", "serde", "serde_json"] },
 ];
 
 /// Features of tokio that need a runtime, which a seam built alone must not switch on.
