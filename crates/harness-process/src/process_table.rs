@@ -1,0 +1,199 @@
+//! What the kernel says about processes. Every answer may be stale by the time it is used, so whoever
+//! acts on one checks the start time again.
+
+use crate::mark::Owner;
+
+/// One line of the process table.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Stat {
+    pub(crate) pid: u32,
+    pub(crate) parent: u32,
+    pub(crate) group: u32,
+    pub(crate) session: u32,
+    /// Clock ticks from the system's start to the process's start. With the pid, it names one process.
+    pub(crate) start: u64,
+    /// Has ended and waits for its parent to take note.
+    pub(crate) zombie: bool,
+}
+
+impl Stat {
+    /// Parses `/proc/<pid>/stat`, whose second field is a name that may hold spaces and brackets.
+    fn parse(pid: u32, text: &[u8]) -> Option<Self> {
+        let name_end = text.iter().rposition(|&byte| byte == b')')?;
+        let rest = std::str::from_utf8(text.get(name_end + 1..)?).ok()?;
+        let mut fields = rest.split_ascii_whitespace();
+        let state = fields.next()?;
+        let parent = fields.next()?.parse().ok()?;
+        let group = fields.next()?.parse().ok()?;
+        // A process without a session is shown with -1 by some kernels while it ends.
+        let session = fields.next()?.parse().unwrap_or(0);
+        let start = fields.nth(15)?.parse().ok()?;
+        Some(Self { pid, parent, group, session, start, zombie: matches!(state, "Z" | "X" | "x") })
+    }
+}
+
+/// Returns who we are, in a form that survives in a child's environment.
+pub(crate) fn ourselves() -> Owner {
+    static OURSELVES: std::sync::OnceLock<(u32, Owner)> = std::sync::OnceLock::new();
+    let pid = std::process::id();
+    let (made_by, owner) = *OURSELVES.get_or_init(|| (pid, owner_of(pid)));
+    // A forked copy of this process has the table of the original, and another pid.
+    if made_by == pid { owner } else { owner_of(pid) }
+}
+
+#[cfg(target_os = "linux")]
+pub(crate) use linux::*;
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::{
+        collections::BTreeMap,
+        fs,
+        io::{self, Read},
+        os::unix::ffi::OsStrExt,
+        time::Duration,
+    };
+
+    use super::{Owner, Stat};
+
+    pub(super) fn owner_of(pid: u32) -> Owner {
+        Owner { namespace: pid_namespace(), pid, start: stat(pid).map_or(0, |stat| stat.start) }
+    }
+
+    fn pid_namespace() -> u64 {
+        let read = || {
+            let link = fs::read_link("/proc/self/ns/pid").ok()?;
+            link.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()
+        };
+        read().unwrap_or(0)
+    }
+
+    /// Returns a start time that no process started at `uptime` or later goes below.
+    pub(crate) fn ticks(uptime: Duration) -> u64 {
+        let ticks = uptime.as_nanos() * u128::from(rustix::param::clock_ticks_per_second()) / 1_000_000_000;
+        u64::try_from(ticks).unwrap_or(u64::MAX).saturating_sub(1)
+    }
+
+    /// Returns the process `pid`, or nothing when there is none or it is hidden from us.
+    pub(crate) fn stat(pid: u32) -> Option<Stat> {
+        let mut text = [0; 1024];
+        let mut file = fs::File::open(format!("/proc/{pid}/stat")).ok()?;
+        let length = file.read(&mut text).ok()?;
+        Stat::parse(pid, &text[..length])
+    }
+
+    /// What a process's environment says about a marking variable.
+    #[derive(Clone, Debug, Eq, PartialEq)]
+    pub(crate) enum Marking {
+        /// The variable is there.
+        Marked(String),
+        /// There is an environment without the variable.
+        Unmarked,
+        /// There is nothing to read: another user's process, a zombie, an empty environment, or one
+        /// that is being replaced at this moment.
+        Unreadable,
+    }
+
+    pub(crate) fn marking(pid: u32, variable: &str) -> Marking {
+        let environment = match fs::read(format!("/proc/{pid}/environ")) {
+            Ok(environment) if !environment.is_empty() => environment,
+            _ => return Marking::Unreadable,
+        };
+        let mut values = environment.split(|&byte| byte == 0).filter_map(|entry| {
+            let value = entry.strip_prefix(variable.as_bytes())?.strip_prefix(b"=")?;
+            std::str::from_utf8(value).ok()
+        });
+        values.next().map_or(Marking::Unmarked, |value| Marking::Marked(value.to_owned()))
+    }
+
+    /// Returns the pids of our own children, adopted ones and zombies among them.
+    pub(crate) fn own_children() -> io::Result<Vec<u32>> {
+        let children = children_of("self")?;
+        if !children.is_empty() || fs::exists("/proc/thread-self/children")? {
+            return Ok(children);
+        }
+        // A kernel built without the lists of children. Ask every process for its parent instead.
+        let us = std::process::id();
+        Ok(all().filter_map(stat).filter(|stat| stat.parent == us).map(|stat| stat.pid).collect())
+    }
+
+    /// Returns the pids of the children of the process `pid`.
+    pub(crate) fn children(pid: u32) -> Vec<u32> {
+        children_of(&pid.to_string()).unwrap_or_default()
+    }
+
+    fn children_of(process: &str) -> io::Result<Vec<u32>> {
+        let mut found = Vec::new();
+        let mut list = Vec::new();
+        for thread in fs::read_dir(format!("/proc/{process}/task"))? {
+            let path = thread?.path().join("children");
+            list.clear();
+            // A thread may end while we read; its children move to another one, which may have been
+            // read already. Whoever needs certainty reads until two answers agree.
+            if fs::File::open(path).and_then(|mut file| file.read_to_end(&mut list)).is_ok() {
+                let pids = list.split(u8::is_ascii_whitespace).filter_map(number);
+                found.extend(pids);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns every pid that we can see.
+    pub(crate) fn all() -> impl Iterator<Item = u32> {
+        let entries = fs::read_dir("/proc").into_iter().flatten();
+        entries.filter_map(|entry| number(entry.ok()?.file_name().as_bytes()))
+    }
+
+    fn number(text: &[u8]) -> Option<u32> {
+        std::str::from_utf8(text).ok()?.parse().ok()
+    }
+
+    /// Returns `roots` and every process below them in `table`.
+    pub(crate) fn with_descendants(roots: Vec<Stat>, table: &[Stat]) -> Vec<Stat> {
+        let mut by_parent: BTreeMap<u32, Vec<Stat>> = BTreeMap::new();
+        for stat in table {
+            by_parent.entry(stat.parent).or_default().push(*stat);
+        }
+        let mut found = Vec::new();
+        let mut open = roots;
+        while let Some(stat) = open.pop() {
+            if !found.contains(&stat) {
+                open.extend(by_parent.get(&stat.pid).into_iter().flatten());
+                found.push(stat);
+            }
+        }
+        found
+    }
+}
+
+#[cfg(target_os = "macos")]
+fn owner_of(pid: u32) -> Owner {
+    Owner { namespace: 0, pid, start: 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_brackets_and_spaces_does_not_shift_the_fields() {
+        let text = b"7 (a) Z (b 1) S 3 4 5 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 99 1000";
+        let expected = Stat { pid: 7, parent: 3, group: 4, session: 5, start: 99, zombie: false };
+        assert_eq!(Stat::parse(7, text), Some(expected));
+    }
+
+    #[test]
+    fn a_cut_line_is_no_process() {
+        for text in ["", "7 (a", "7 (a) S 3 4", "7 (a) S x 4 5 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 99"] {
+            assert_eq!(Stat::parse(7, text.as_bytes()), None, "{text:?}");
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn our_own_entry_is_read() {
+        let stat = stat(std::process::id()).unwrap();
+        assert!(!stat.zombie && stat.start > 0);
+        assert_eq!(ourselves().start, stat.start);
+    }
+}

@@ -1,0 +1,73 @@
+use std::{
+    ffi::OsStr,
+    fs, io,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
+
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+
+use crate::{StartError, StartErrorKind as Kind};
+
+/// Finds the absolute path of the program called `name`.
+///
+/// A name with a slash is a path, taken from our own working directory when it is relative. Any other
+/// name is looked up in the absolute entries of `search`; the rest of the entries would mean whatever
+/// directory somebody happens to be in.
+pub(crate) fn resolve(name: &OsStr, search: Option<&OsStr>) -> Result<PathBuf, StartError> {
+    if name.is_empty() {
+        return Err(StartError::new(Kind::Invalid, "the program's name is empty, name a program"));
+    }
+    if name.as_bytes().contains(&b'/') {
+        let path = std::path::absolute(name).map_err(|error| refuse(Path::new(name), error))?;
+        return executable(&path).map(|()| path);
+    }
+    let mut refusal = None;
+    for directory in std::env::split_paths(search.unwrap_or_default()).filter(|entry| entry.is_absolute()) {
+        let path = directory.join(name);
+        match executable(&path) {
+            Ok(()) => return Ok(path),
+            Err(error) if error.kind() == Kind::ProgramMissing => {}
+            Err(error) => refusal = refusal.or(Some(error)),
+        }
+    }
+    Err(refusal.unwrap_or_else(|| {
+        let shown = name.display();
+        let message = format!(
+            "program {shown} is in none of the absolute entries of PATH, install it or name its path"
+        );
+        StartError::new(Kind::ProgramMissing, message).at(Path::new(name))
+    }))
+}
+
+fn executable(path: &Path) -> Result<(), StartError> {
+    let metadata = fs::metadata(path).map_err(|error| refuse(path, error))?;
+    let shown = path.display();
+    if metadata.is_dir() {
+        let message = format!("program {shown} is a directory, name the file in it");
+        return Err(StartError::new(Kind::ProgramIsDirectory, message).at(path));
+    }
+    let allowed = metadata.is_file() && accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS).is_ok();
+    if !allowed {
+        let message = format!("program {shown} may not be executed, check its permissions");
+        return Err(StartError::new(Kind::ProgramNotExecutable, message).at(path));
+    }
+    Ok(())
+}
+
+fn refuse(path: &Path, error: io::Error) -> StartError {
+    let shown = path.display();
+    let (kind, message) = match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+            (Kind::ProgramMissing, format!("program {shown} does not exist, check its path"))
+        }
+        io::ErrorKind::InvalidInput => {
+            (Kind::Invalid, format!("program {name:?} holds a NUL byte, remove it", name = path.as_os_str()))
+        }
+        _ => (
+            Kind::ProgramNotExecutable,
+            format!("program {shown} cannot be looked at, check its permissions"),
+        ),
+    };
+    StartError::new(kind, message).at(path).because(error)
+}

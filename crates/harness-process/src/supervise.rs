@@ -1,0 +1,239 @@
+use std::{os::unix::process::ExitStatusExt, pin::pin, process::ExitStatus, time::Duration};
+
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    CallReport, Ending, Gentle, Shutdown,
+    clock::{Clock, Reading, SystemClock},
+    course::{Cause, Course, Step},
+    exit::{Exit, ExitWatch},
+    input::Feed,
+    output::{Drain, PIECE},
+    transcript::Writer,
+    tree::Tree,
+};
+
+/// What the caller has asked for so far. Nothing of it is ever taken back.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Wishes {
+    pub(crate) delivered: bool,
+    pub(crate) cancel: bool,
+    pub(crate) kill: bool,
+}
+
+/// A call that runs.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) tree: Tree,
+    pub(crate) exit: ExitWatch,
+    pub(crate) stdin: Feed,
+    pub(crate) stdout: Drain,
+    pub(crate) stderr: Drain,
+    pub(crate) transcript: Option<Writer>,
+    pub(crate) course: Course,
+    pub(crate) shutdown: Shutdown,
+    pub(crate) wishes: watch::Receiver<Wishes>,
+    pub(crate) cancellation: CancellationToken,
+    pub(crate) started: Reading,
+}
+
+/// The clocks are looked at this often, as a timer does not notice that the machine was asleep.
+const LOOK: Duration = Duration::from_secs(5);
+
+const STDERR_PIECE: usize = 16 * 1024;
+
+impl Call {
+    /// Sees the call through to its end. Dropping the future ends it at once, blocking.
+    pub(crate) async fn run(mut self) -> CallReport {
+        let mut buffer = Vec::with_capacity(PIECE);
+        self.until_exit(&mut buffer).await;
+        self.drain(&mut buffer).await;
+        let ended = self.tree.end(self.shutdown.kill_grace).await;
+        self.last_output(&mut buffer);
+
+        let status = match ended.exit {
+            Exit::Status(status) => Some(status),
+            Exit::NotYet | Exit::Lost => None,
+        };
+        let ending = match self.course.cause() {
+            Some(Cause::Cancelled) => Ending::Cancelled,
+            Some(Cause::Delivered) => Ending::Delivered,
+            Some(Cause::TimedOut(limit)) => Ending::TimedOut(limit),
+            None => status.map_or(Ending::Lost, of_its_own),
+        };
+        let (stdout_bytes, collected, stdout_tail) = self.stdout.finish();
+        let (stderr_bytes, _, stderr_tail) = self.stderr.finish();
+        CallReport {
+            ending,
+            status,
+            wall: SystemClock.now().since(self.started).elapsed,
+            first_byte: self.course.watch().first_byte(),
+            stdin_bytes: self.stdin.written(),
+            stdout_bytes,
+            stderr_bytes,
+            collected,
+            stdout_tail,
+            stderr_tail,
+            transcript: self.transcript.map(Writer::finish),
+            leftovers: ended.killed,
+            survivors: ended.survivors,
+        }
+    }
+
+    /// Supervises until the child has exited, or does not even die of KILL.
+    async fn until_exit(&mut self, buffer: &mut Vec<u8>) {
+        let leader = self.tree.leader();
+        let cancellation = self.cancellation.clone();
+        let mut cancelled = pin!(cancellation.cancelled());
+        let mut cancellable = true;
+        let mut listening = true;
+        let mut timer = pin!(sleep_until(Instant::now() + LOOK));
+        let mut stderr_buffer = Vec::with_capacity(STDERR_PIECE);
+        loop {
+            let now = SystemClock.now();
+            if self.stdout.is_stalled() {
+                self.course.watch().excuse(now);
+            }
+            let wait = loop {
+                match self.course.look(now) {
+                    Ok(wait) => break wait,
+                    Err(Step::GiveUp) => return,
+                    Err(step) => self.take(step),
+                }
+            };
+            timer.as_mut().reset(Instant::now() + wait.min(LOOK));
+            // Output only puts limits off, so the timer may stay as it is, but for the first byte.
+            loop {
+                tokio::select! {
+                    biased;
+                    () = self.exit.exited(leader) => return,
+                    changed = self.wishes.changed(), if listening => {
+                        listening = changed.is_ok();
+                        let wishes = *self.wishes.borrow_and_update();
+                        // Nobody is left to want anything: the child is of no use to anyone.
+                        self.heed(Wishes { kill: wishes.kill || !listening, ..wishes });
+                        break;
+                    }
+                    () = &mut cancelled, if cancellable => {
+                        cancellable = false;
+                        self.heed(Wishes { cancel: true, ..Wishes::default() });
+                        break;
+                    }
+                    () = &mut timer => {
+                        #[cfg(target_os = "linux")]
+                        self.tree.bury_strays();
+                        break;
+                    }
+                    () = self.stdin.work(), if self.stdin.is_open() => {}
+                    () = self.stderr.fill(&mut stderr_buffer), if self.stderr.is_open() => {
+                        self.stderr.deliver(&stderr_buffer, self.transcript.as_mut());
+                        if self.note_life(&stderr_buffer) {
+                            break;
+                        }
+                    }
+                    () = self.stdout.fill(buffer), if self.stdout.is_open() => {
+                        self.stdout.deliver(buffer, self.transcript.as_mut());
+                        if self.note_life(buffer) {
+                            break;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns whether these bytes are the first.
+    fn note_life(&mut self, bytes: &[u8]) -> bool {
+        let watch = self.course.watch();
+        let first = watch.first_byte().is_none() && !bytes.is_empty();
+        if !bytes.is_empty() {
+            watch.life(SystemClock.now());
+        }
+        first
+    }
+
+    fn heed(&mut self, wishes: Wishes) {
+        let now = SystemClock.now();
+        if wishes.delivered {
+            self.course.delivered(now);
+        }
+        let step = match wishes {
+            Wishes { kill: true, .. } => self.course.kill(now),
+            Wishes { cancel: true, .. } => self.course.end(Cause::Cancelled, now),
+            _ => None,
+        };
+        if let Some(step) = step {
+            self.take(step);
+        }
+    }
+
+    fn take(&mut self, step: Step) {
+        match step {
+            Step::Gentle => {
+                let done = match &self.shutdown.gentle {
+                    Gentle::None => false,
+                    Gentle::Interrupt => {
+                        self.tree.interrupt();
+                        true
+                    }
+                    Gentle::Write(bytes) => self.stdin.last_words(bytes),
+                    Gentle::CloseInput => self.stdin.close(),
+                };
+                if !done {
+                    let next = self.course.skip_gentle(SystemClock.now());
+                    self.take(next);
+                }
+            }
+            Step::Term => self.tree.terminate(),
+            Step::Kill => self.tree.kill(),
+            Step::GiveUp => {}
+        }
+    }
+
+    /// Reads what the child has left in its pipes, and for a moment what others add to it.
+    async fn drain(&mut self, buffer: &mut Vec<u8>) {
+        self.stdin.close();
+        self.stdout.last_pieces();
+        let mut stderr_buffer = Vec::with_capacity(STDERR_PIECE);
+        let mut over = pin!(sleep_until(Instant::now() + self.shutdown.drain));
+        while self.stdout.is_open() || self.stderr.is_open() {
+            tokio::select! {
+                biased;
+                () = &mut over => return,
+                () = self.stderr.fill(&mut stderr_buffer), if self.stderr.is_open() => {
+                    self.note_life(&stderr_buffer);
+                    self.stderr.deliver(&stderr_buffer, self.transcript.as_mut());
+                }
+                () = self.stdout.fill(buffer), if self.stdout.is_open() => {
+                    self.note_life(buffer);
+                    self.stdout.deliver(buffer, self.transcript.as_mut());
+                }
+            }
+        }
+    }
+
+    /// Reads what came between the last look and the end of those who wrote it. A pipe holds no more than
+    /// this, and nobody who could fill it again should be left.
+    fn last_output(&mut self, buffer: &mut Vec<u8>) {
+        const PIPE: usize = 1024 * 1024;
+        for stream in [&mut self.stderr, &mut self.stdout] {
+            let mut total = 0;
+            while total < PIPE && stream.fill_now(buffer) {
+                total += buffer.len();
+                stream.deliver(buffer, self.transcript.as_mut());
+            }
+        }
+    }
+}
+
+fn of_its_own(status: ExitStatus) -> Ending {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => Ending::Exited { code },
+        (None, Some(signal)) => Ending::Signalled { signal },
+        (None, None) => Ending::Lost,
+    }
+}

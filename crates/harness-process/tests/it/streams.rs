@@ -1,0 +1,145 @@
+//! Standard input, output and error.
+
+use std::{fs, time::Duration};
+
+use harness_process::{ChildSpec, Ending, Input, Output, Transcript, start};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::call::{run, sh};
+
+fn collected(spec: ChildSpec) -> ChildSpec {
+    spec.with_output(Output::Collect { max: 32 * 1024 * 1024 })
+}
+
+#[tokio::test]
+async fn a_prompt_comes_back_byte_for_byte() {
+    let nasty = b"it's `x` $(touch pwned) [ ] ; \"\\\n\0\xff\x1b[31m".to_vec();
+    for prompt in [Vec::new(), nasty, vec![b'x'; 65_536], vec![b'y'; 65_537]] {
+        let report = run(collected(sh("cat")).with_input(Input::Bytes(prompt.clone()))).await;
+        assert!(report.collected.as_ref().unwrap().bytes == prompt, "{} bytes", prompt.len());
+        assert_eq!(report.stdin_bytes, prompt.len() as u64);
+    }
+}
+
+#[tokio::test]
+async fn ten_megabytes_go_in_while_ten_come_out() {
+    let prompt: Vec<u8> = (0..10_000_000u32).flat_map(u32::to_le_bytes).take(10_000_000).collect();
+    let report = run(collected(sh("tee /dev/stderr")).with_input(Input::Bytes(prompt.clone()))).await;
+    assert!(report.collected.as_ref().unwrap().bytes == prompt);
+    assert_eq!(report.stderr_bytes, 10_000_000);
+}
+
+#[tokio::test]
+async fn a_child_that_speaks_before_it_listens_does_not_deadlock() {
+    let script = "head -c 5000000 /dev/zero; cat >/dev/null; echo ok >&2";
+    let report = run(sh(script).with_input(Input::Bytes(vec![b'x'; 5_000_000]))).await;
+    assert_eq!((report.ending, report.stdout_bytes), (Ending::Exited { code: 0 }, 5_000_000));
+    assert_eq!(report.stderr_tail, b"ok\n");
+}
+
+#[tokio::test]
+async fn a_child_that_does_not_want_its_prompt_is_no_fault() {
+    for script in ["exec 0<&-; sleep 0.1; echo ok", "head -c 1 >/dev/null; sleep 0.1; echo ok", "echo ok"] {
+        let report = run(collected(sh(script)).with_input(Input::Bytes(vec![b'x'; 5_000_000]))).await;
+        assert_eq!(report.ending, Ending::Exited { code: 0 }, "{script}");
+        assert_eq!(report.collected.as_ref().unwrap().bytes, b"ok\n", "{script}");
+    }
+}
+
+#[tokio::test]
+async fn a_child_without_a_prompt_reads_the_end() {
+    let report = run(collected(sh("cat; echo end"))).await;
+    assert_eq!(report.collected.as_ref().unwrap().bytes, b"end\n");
+}
+
+#[tokio::test]
+async fn a_file_can_be_the_prompt() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), "from a file").unwrap();
+    let report = run(collected(sh("cat")).with_input(Input::File(file.path().into()))).await;
+    assert_eq!(report.collected.as_ref().unwrap().bytes, b"from a file");
+}
+
+#[tokio::test]
+async fn what_is_over_the_bound_is_counted_and_not_kept() {
+    let report = run(sh("printf 1234567890").with_output(Output::Collect { max: 4 })).await;
+    let collected = report.collected.as_ref().unwrap();
+    assert_eq!((collected.bytes.as_slice(), collected.truncated), (b"1234".as_slice(), true));
+    let report = run(sh("printf 1234").with_output(Output::Collect { max: 4 })).await;
+    assert!(!report.collected.as_ref().unwrap().truncated);
+}
+
+#[tokio::test]
+async fn the_transcript_holds_both_streams_up_to_its_cap() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("transcript");
+    let report = run(sh("echo out; sleep 0.1; echo err >&2; sleep 0.1; printf 123456")
+        .with_transcript(Transcript::new(&path).with_cap(11)))
+    .await;
+    assert_eq!(fs::read_to_string(&path).unwrap(), "out\nerr\n123");
+    let transcript = report.transcript.as_ref().unwrap();
+    assert_eq!((transcript.written, transcript.missing), (11, 3));
+}
+
+#[tokio::test]
+async fn a_conversation_goes_back_and_forth() {
+    let spec = sh("while read line; do echo \"<$line>\"; done; echo end");
+    let mut child = start(spec.with_input(Input::Piped).with_output(Output::Stream)).unwrap();
+    let mut stdin = child.take_stdin().unwrap();
+    let mut stdout = child.take_stdout().unwrap();
+    assert!(child.take_stdin().is_none() && child.take_stdout().is_none());
+    for word in ["one", "two", "three"] {
+        stdin.write_all(format!("{word}\n").as_bytes()).await.unwrap();
+        let mut answer = vec![0; word.len() + 3];
+        stdout.read_exact(&mut answer).await.unwrap();
+        assert_eq!(answer, format!("<{word}>\n").as_bytes());
+    }
+    drop(stdin);
+    let mut rest = String::new();
+    stdout.read_to_string(&mut rest).await.unwrap();
+    assert_eq!(rest, "end\n");
+    assert_eq!(child.wait().await.ending, Ending::Exited { code: 0 });
+}
+
+#[tokio::test]
+async fn a_caller_that_reads_late_gets_everything() {
+    let mut child = start(sh("head -c 50000 /dev/zero; echo end").with_output(Output::Stream)).unwrap();
+    let mut stdout = child.take_stdout().unwrap();
+    let report = child.wait().await;
+    assert_eq!(report.stdout_bytes, 50_004);
+    let mut all = Vec::new();
+    stdout.read_to_end(&mut all).await.unwrap();
+    assert_eq!(all.len(), 50_004);
+    assert!(all.ends_with(b"end\n"));
+}
+
+#[tokio::test]
+async fn a_caller_that_falls_behind_makes_the_child_wait_and_not_time_out() {
+    let limits = crate::call::limits().with_idle(Duration::from_millis(200));
+    let spec = sh("head -c 8000000 /dev/zero").with_output(Output::Stream).with_limits(limits);
+    let mut child = start(spec).unwrap();
+    let mut stdout = child.take_stdout().unwrap();
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    let mut all = Vec::new();
+    stdout.read_to_end(&mut all).await.unwrap();
+    assert_eq!(all.len(), 8_000_000);
+    assert_eq!(child.wait().await.ending, Ending::Exited { code: 0 });
+}
+
+#[tokio::test]
+async fn a_caller_that_stops_reading_does_not_hold_the_child() {
+    let mut child = start(sh("head -c 8000000 /dev/zero").with_output(Output::Stream)).unwrap();
+    let mut stdout = child.take_stdout().unwrap();
+    stdout.read_u8().await.unwrap();
+    drop(stdout);
+    assert_eq!(child.wait().await.stdout_bytes, 8_000_000);
+}
+
+#[tokio::test]
+async fn nobody_who_writes_to_a_gone_child_waits() {
+    let mut child = start(sh("exit 0").with_input(Input::Piped)).unwrap();
+    let mut stdin = child.take_stdin().unwrap();
+    child.wait().await;
+    let error = stdin.write_all(&[0; 10_000_000]).await.unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe);
+}
