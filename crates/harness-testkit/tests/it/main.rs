@@ -1,0 +1,4 @@
+//! Tests of the test kit.
+
+#[cfg(feature = "subagent")]
+mod mock_provider;
