@@ -12,7 +12,10 @@ mod exit;
 #[cfg(target_os = "linux")]
 mod hunt;
 mod input;
+#[cfg(target_os = "linux")]
+mod leftovers;
 mod limits;
+mod lines;
 mod mark;
 mod output;
 mod process_table;
@@ -24,6 +27,7 @@ mod subreaper;
 mod supervise;
 mod sys;
 mod tail;
+mod text;
 mod transcript;
 mod tree;
 
@@ -31,11 +35,15 @@ pub use child::{Child, ChildControl, start};
 pub use environment::Environment;
 pub use error::{StartError, StartErrorKind};
 pub use input::ChildStdin;
+#[cfg(target_os = "linux")]
+pub use leftovers::{Leftovers, sweep_leftovers};
 pub use limits::{Limit, Limits};
+pub use lines::{Line, LineReader};
 pub use mark::Mark;
 pub use output::ChildStdout;
 pub use report::{CallReport, Collected, Ending};
 pub use shutdown::{Gentle, Shutdown};
 pub use spec::{ChildSpec, Input, Isolation, Output};
 pub use subreaper::become_subreaper;
+pub use text::{Utf8Decoder, sanitize};
 pub use transcript::{Transcript, TranscriptReport};

@@ -124,16 +124,21 @@ mod linux {
 
     fn children_of(process: &str) -> io::Result<Vec<u32>> {
         let mut found = Vec::new();
-        let mut list = Vec::new();
         for thread in fs::read_dir(format!("/proc/{process}/task"))? {
-            let path = thread?.path().join("children");
-            list.clear();
             // A thread may end while we read; its children move to another one, which may have been
-            // read already. Whoever needs certainty reads until two answers agree.
-            if fs::File::open(path).and_then(|mut file| file.read_to_end(&mut list)).is_ok() {
-                let pids = list.split(u8::is_ascii_whitespace).filter_map(number);
-                found.extend(pids);
+            // read already. Whoever needs certainty reads until nothing is found.
+            let Ok(mut file) = fs::File::open(thread?.path().join("children")) else { continue };
+            let mut text = [0; 4096];
+            let mut length = 0;
+            // The list comes in pieces of whole lines or less. What is left of a number is kept.
+            while let Ok(count @ 1..) = file.read(&mut text[length..]) {
+                length += count;
+                let end = text[..length].iter().rposition(|&byte| byte == b' ').map_or(0, |space| space + 1);
+                found.extend(text[..end].split(|&byte| byte == b' ').filter_map(number));
+                text.copy_within(end..length, 0);
+                length -= end;
             }
+            found.extend(number(&text[..length]));
         }
         Ok(found)
     }

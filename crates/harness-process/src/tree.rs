@@ -121,8 +121,12 @@ impl Tree {
 
     /// The leader's pid cannot be anybody else's before we have reaped it.
     fn signal_group(&self, signal: Signal) {
-        if exit::peek(self.leader) != Exit::Lost {
+        let exit = exit::peek(self.leader);
+        if exit != Exit::Lost {
             let _ = kill_process_group(self.leader, signal);
+        }
+        if exit == Exit::NotYet {
+            // It may have gone over to another group.
             let _ = kill_process(self.leader, signal);
         }
     }

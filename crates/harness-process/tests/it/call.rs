@@ -14,14 +14,14 @@ use std::{
 use harness_process::{CallReport, ChildSpec, Environment, Limits, Mark, Shutdown, start};
 
 /// Describes a shell script as a child with short limits and a mark that no other test has.
-pub fn sh(script: &str) -> ChildSpec {
+pub(crate) fn sh(script: &str) -> ChildSpec {
     static ADOPT: Once = Once::new();
     ADOPT.call_once(|| harness_process::become_subreaper().unwrap());
     bare(script)
 }
 
 /// The same without becoming a subreaper.
-pub fn bare(script: &str) -> ChildSpec {
+pub(crate) fn bare(script: &str) -> ChildSpec {
     ChildSpec::new("/bin/sh")
         .with_arguments(["-c", script])
         .with_environment(Environment::empty().set("PATH", "/usr/local/bin:/usr/bin:/bin"))
@@ -30,17 +30,17 @@ pub fn bare(script: &str) -> ChildSpec {
         .with_shutdown(shutdown())
 }
 
-pub fn label() -> String {
+pub(crate) fn label() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!("test/{}/{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-pub fn limits() -> Limits {
+pub(crate) fn limits() -> Limits {
     let long = Duration::from_secs(20);
     Limits::default().with_first_byte(long).with_idle(long).with_deadline(long)
 }
 
-pub fn shutdown() -> Shutdown {
+pub(crate) fn shutdown() -> Shutdown {
     Shutdown::default()
         .with_graces(Duration::from_millis(300))
         .with_delivered_grace(Duration::from_millis(300))
@@ -49,7 +49,7 @@ pub fn shutdown() -> Shutdown {
 
 /// Makes the call and waits for its report.
 #[track_caller]
-pub fn run(spec: ChildSpec) -> impl Future<Output = Arc<CallReport>> {
+pub(crate) fn run(spec: ChildSpec) -> impl Future<Output = Arc<CallReport>> {
     let mut child = start(spec).unwrap();
     async move {
         let report = tokio::time::timeout(Duration::from_secs(25), child.wait()).await;
@@ -61,18 +61,18 @@ pub fn run(spec: ChildSpec) -> impl Future<Output = Arc<CallReport>> {
 }
 
 /// Returns whether there is a process with this pid, dead or alive.
-pub fn is_there(pid: u32) -> bool {
+pub(crate) fn is_there(pid: u32) -> bool {
     fs::exists(format!("/proc/{pid}")).unwrap()
 }
 
 /// Returns the pids that a script has printed, each a word of its own.
-pub fn pids(text: &[u8]) -> Vec<u32> {
+pub(crate) fn pids(text: &[u8]) -> Vec<u32> {
     String::from_utf8_lossy(text).split_whitespace().filter_map(|word| word.parse().ok()).collect()
 }
 
 /// Asserts that a script printed `count` pids and that none of those processes is there any more.
 #[track_caller]
-pub fn assert_gone(text: &[u8], count: usize) {
+pub(crate) fn assert_gone(text: &[u8], count: usize) {
     let pids = pids(text);
     assert_eq!(pids.len(), count, "the script printed its pids");
     for pid in pids {
@@ -82,7 +82,7 @@ pub fn assert_gone(text: &[u8], count: usize) {
 
 /// Runs an ignored test of this binary in a process of its own.
 #[track_caller]
-pub fn alone(test: &str, environment: &[(&str, &OsStr)]) {
+pub(crate) fn alone(test: &str, environment: &[(&str, &OsStr)]) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"]);
     let output = command.envs(environment.iter().copied()).output().unwrap();

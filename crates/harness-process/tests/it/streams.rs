@@ -2,10 +2,10 @@
 
 use std::{fs, time::Duration};
 
-use harness_process::{ChildSpec, Ending, Input, Output, Transcript, start};
+use harness_process::{ChildSpec, Ending, Input, Line, LineReader, Output, Transcript, start};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::call::{run, sh};
+use crate::call::{alone, run, sh};
 
 fn collected(spec: ChildSpec) -> ChildSpec {
     spec.with_output(Output::Collect { max: 32 * 1024 * 1024 })
@@ -142,4 +142,51 @@ async fn nobody_who_writes_to_a_gone_child_waits() {
     child.wait().await;
     let error = stdin.write_all(&[0; 10_000_000]).await.unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe);
+}
+
+#[tokio::test]
+async fn a_line_of_eight_megabytes_arrives_whole() {
+    let script = "head -c 8000000 /dev/zero | tr '\\0' x; echo; echo short";
+    let mut child = start(sh(script).with_output(Output::Stream)).unwrap();
+    let mut lines = LineReader::new(child.take_stdout().unwrap(), 10_000_000);
+    assert!(
+        matches!(lines.next_line().await.unwrap(), Some(Line::Whole(line)) if line == vec![b'x'; 8_000_000])
+    );
+    assert_eq!(lines.next_line().await.unwrap(), Some(Line::Whole(b"short")));
+    assert_eq!(lines.next_line().await.unwrap(), None);
+    assert_eq!(child.wait().await.ending, Ending::Exited { code: 0 });
+}
+
+#[tokio::test]
+async fn single_bytes_make_a_line() {
+    let script = "dd if=/dev/zero bs=1 count=300000 2>/dev/null; echo";
+    let mut child = start(sh(script).with_output(Output::Stream)).unwrap();
+    let mut lines = LineReader::new(child.take_stdout().unwrap(), 10_000_000);
+    assert_eq!(lines.next_line().await.unwrap(), Some(Line::Whole(&[0; 300_000])));
+}
+
+#[test]
+fn a_flood_does_not_fill_memory() {
+    alone("streams::flood", &[]);
+}
+
+#[tokio::test]
+#[ignore = "runs in a process of its own"]
+async fn flood() {
+    let directory = tempfile::tempdir().unwrap();
+    let transcript = Transcript::new(directory.path().join("transcript")).with_cap(1_000_000);
+    for output in [Output::Discard, Output::Collect { max: 1_000_000 }, Output::Stream] {
+        let spec = sh("head -c 300000000 /dev/zero; head -c 1000000 /dev/zero >&2").with_output(output);
+        let spec = if output == Output::Discard { spec.with_transcript(transcript.clone()) } else { spec };
+        let mut child = start(spec).unwrap();
+        if let Some(stdout) = child.take_stdout() {
+            let mut lines = LineReader::new(stdout, 1_000_000);
+            assert_eq!(lines.next_line().await.unwrap(), Some(Line::TooLong { length: 300_000_000 }));
+        }
+        assert_eq!(child.wait().await.stdout_bytes, 300_000_000);
+    }
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let peak: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(peak < 20_000, "{peak} kB");
 }
