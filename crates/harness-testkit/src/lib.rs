@@ -4,5 +4,8 @@
 //!
 //! - `subagent`: scripted providers and the suites that hold a provider or a registry to its contract.
 
+pub mod conformance;
 #[cfg(feature = "subagent")]
 pub mod subagent;
+#[cfg(feature = "subagent")]
+mod wait;

@@ -40,9 +40,14 @@ mod mock_handle;
 mod mock_provider;
 mod mock_rule;
 mod mock_run;
+pub mod provider_checks;
+mod provider_fixture;
+mod provider_suite;
 
 pub use instant::InstantProvider;
 pub use mock_child::MockChild;
 pub use mock_handle::MockProviderHandle;
 pub use mock_provider::MockProvider;
 pub use mock_rule::MockRule;
+pub use provider_fixture::{ProviderFixture, ProviderTraits, StandardChild};
+pub use provider_suite::PROVIDER_SUITE;
