@@ -11,7 +11,6 @@ use std::{
     sync::Arc,
 };
 
-use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::{
     net::unix::pipe,
     sync::{oneshot, watch},
@@ -270,16 +269,14 @@ fn open_input(input: Input) -> Result<(OwnedFd, Prepared), StartError> {
             (file.into(), Prepared::Done(0))
         }
         Input::Bytes(bytes) => {
-            let (theirs, pipe) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| fault(error.into()))?;
-            rustix::io::ioctl_fionbio(&pipe, true).map_err(|error| fault(error.into()))?;
+            let (theirs, pipe) = input_pipe().map_err(fault)?;
             // Most prompts fit the empty pipe, and then there is nothing left to feed.
             let at = rustix::io::write(&pipe, &bytes).unwrap_or(0);
             let rest = at < bytes.len();
             (theirs, if rest { Prepared::Bytes { pipe, bytes, at } } else { Prepared::Done(at) })
         }
         Input::Piped => {
-            let (theirs, pipe) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| fault(error.into()))?;
-            rustix::io::ioctl_fionbio(&pipe, true).map_err(|error| fault(error.into()))?;
+            let (theirs, pipe) = input_pipe().map_err(fault)?;
             (theirs, Prepared::Piped(pipe))
         }
     };
@@ -303,12 +300,19 @@ impl Prepared {
     }
 }
 
+/// Returns the child's end and ours, on which no write waits.
+fn input_pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (theirs, ours) = io::pipe()?;
+    rustix::io::ioctl_fionbio(&ours, true)?;
+    Ok((theirs.into(), ours.into()))
+}
+
 /// Returns the child's end and ours.
 fn output_pipe(what: &str) -> Result<(OwnedFd, pipe::Receiver), StartError> {
     let make = || {
-        let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (ours, theirs) = io::pipe()?;
         rustix::io::ioctl_fionbio(&ours, true)?;
-        Ok((above_stdio(theirs)?, pipe::Receiver::from_owned_fd_unchecked(ours)?))
+        Ok((above_stdio(theirs.into())?, pipe::Receiver::from_owned_fd_unchecked(ours.into())?))
     };
     make().map_err(|error: io::Error| StartError::from_resource(what, error))
 }

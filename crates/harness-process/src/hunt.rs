@@ -18,7 +18,7 @@ use crate::{
     sys,
 };
 
-/// A process that was sent KILL.
+/// A process that is to be killed.
 #[derive(Debug)]
 pub(crate) struct Quarry {
     stat: Stat,
@@ -39,27 +39,44 @@ pub(crate) enum Shot {
 /// How often a process is looked at that the kernel cannot tell us about.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Sends KILL to the process that `stat` describes, and to no other that has its pid by now.
-pub(crate) fn shoot(stat: Stat) -> Shot {
-    let Some(pid) = pid(stat.pid) else { return Shot::Gone };
+/// Sends KILL to the processes that `stats` describe, and to no others that have their pids by now.
+///
+/// All are stopped before the first one is killed, so that none of them can replace another.
+pub(crate) fn shoot(stats: impl IntoIterator<Item = Stat>) -> Vec<(Stat, Shot)> {
+    let aimed: Vec<_> = stats.into_iter().map(|stat| (stat, aim(stat))).collect();
+    for quarry in aimed.iter().filter_map(|(_, quarry)| quarry.as_ref()) {
+        // Whether it worked shows below.
+        let _ = quarry.send(Signal::STOP);
+    }
+    let fire = |(stat, quarry): (Stat, Option<Quarry>)| {
+        let shot = match quarry.map(|quarry| (quarry.send(Signal::KILL), quarry)) {
+            Some((Ok(()), quarry)) => Shot::Sent(quarry),
+            None | Some((Err(rustix::io::Errno::SRCH), _)) => Shot::Gone,
+            Some((Err(_), _)) => Shot::Refused,
+        };
+        (stat, shot)
+    };
+    aimed.into_iter().map(fire).collect()
+}
+
+/// Gets hold of the process that `stat` describes, if there still is one.
+fn aim(stat: Stat) -> Option<Quarry> {
     // The descriptor holds on to whoever has the pid now. If that one has the right start time, it is the
     // right one from here on, whatever becomes of the pid.
-    let descriptor = pidfd_open(pid, PidfdFlags::empty()).ok();
-    if process_table::stat(stat.pid).is_none_or(|now| now.start != stat.start) {
-        return Shot::Gone;
-    }
-    let sent = match &descriptor {
-        Some(descriptor) => pidfd_send_signal(descriptor, Signal::KILL),
-        None => kill_process(pid, Signal::KILL),
-    };
-    match sent {
-        Ok(()) => Shot::Sent(Quarry { stat, descriptor }),
-        Err(rustix::io::Errno::SRCH) => Shot::Gone,
-        Err(_) => Shot::Refused,
-    }
+    let descriptor = pidfd_open(pid(stat.pid)?, PidfdFlags::empty()).ok();
+    let now = process_table::stat(stat.pid)?;
+    (now.start == stat.start).then_some(Quarry { stat, descriptor })
 }
 
 impl Quarry {
+    fn send(&self, signal: Signal) -> rustix::io::Result<()> {
+        match &self.descriptor {
+            Some(descriptor) => pidfd_send_signal(descriptor, signal),
+            None if !is_alive(self.stat) => Err(rustix::io::Errno::SRCH),
+            None => kill_process(pid(self.stat.pid).ok_or(rustix::io::Errno::SRCH)?, signal),
+        }
+    }
+
     /// Waits until the process is dead or the time is up.
     pub(crate) async fn dead(self, until: Instant) {
         let watch = self.descriptor.and_then(|descriptor| sys::watch(descriptor).ok());

@@ -49,8 +49,8 @@ pub fn sweep_leftovers(variable: &str) -> io::Result<Leftovers> {
             return Ok(leftovers);
         }
         let mut dying = Vec::new();
-        for stat in found {
-            match hunt::shoot(stat) {
+        for (stat, shot) in hunt::shoot(found) {
+            match shot {
                 Shot::Sent(quarry) => {
                     leftovers.killed.push(stat.pid);
                     dying.push((stat, quarry));

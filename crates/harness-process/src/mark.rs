@@ -81,11 +81,13 @@ pub(crate) struct Owner {
 }
 
 /// Returns whether the variable's value holds the segment of one call.
+#[cfg(any(target_os = "linux", test))]
 pub(crate) fn holds(value: &str, segment: &str) -> bool {
     value.split(',').any(|part| part == segment)
 }
 
 /// Returns the owners that the segments of `value` name, outermost first.
+#[cfg(any(target_os = "linux", test))]
 pub(crate) fn owners(value: &str) -> impl Iterator<Item = Owner> {
     value.split(',').filter_map(|segment| {
         let (head, _label) = segment.split_once(':')?;

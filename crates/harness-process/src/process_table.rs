@@ -16,6 +16,7 @@ pub(crate) struct Stat {
     pub(crate) zombie: bool,
 }
 
+#[cfg(any(target_os = "linux", test))]
 impl Stat {
     /// Parses `/proc/<pid>/stat`, whose second field is a name that may hold spaces and brackets.
     fn parse(pid: u32, text: &[u8]) -> Option<Self> {

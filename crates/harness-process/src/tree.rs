@@ -174,9 +174,10 @@ impl Tree {
         self.signal_group(Signal::KILL);
         if exit::peek(self.leader) == Exit::NotYet
             && let Some(stat) = process_table::stat(self.leader.as_raw_pid().unsigned_abs())
-            && let Shot::Sent(quarry) = hunt::shoot(stat)
         {
-            quarry.dead_blocking(until);
+            for quarry in self.shoot(&[stat]) {
+                quarry.dead_blocking(until);
+            }
         }
         let left = loop {
             let found = self.find();
@@ -274,14 +275,14 @@ impl Tree {
 
     fn shoot(&mut self, targets: &[Stat]) -> Vec<Quarry> {
         let mut quarries = Vec::new();
-        for target in targets.iter().filter(|target| !target.zombie) {
-            match hunt::shoot(*target) {
+        for (stat, shot) in hunt::shoot(targets.iter().filter(|target| !target.zombie).copied()) {
+            match shot {
                 Shot::Sent(quarry) => {
-                    self.killed.push(target.pid);
+                    self.killed.push(stat.pid);
                     quarries.push(quarry);
                 }
                 Shot::Gone => {}
-                Shot::Refused => self.refused.push(*target),
+                Shot::Refused => self.refused.push(stat),
             }
         }
         quarries

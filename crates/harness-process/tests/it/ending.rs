@@ -45,17 +45,32 @@ async fn words_about_failure_change_nothing() {
 
 #[tokio::test]
 async fn a_silent_child_exceeds_the_first_byte_limit() {
-    let limits = short(|limits, time| limits.with_first_byte(time));
+    let limits = short(Limits::with_first_byte);
     check(sh("sleep 30").with_limits(limits), Ending::TimedOut(Limit::FirstByte)).await;
 }
 
 #[tokio::test]
 async fn a_child_that_falls_silent_exceeds_the_idle_limit() {
-    let limits = short(|limits, time| limits.with_idle(time));
+    let limits = short(Limits::with_idle);
     let spec = sh("echo hello; sleep 30").with_limits(limits);
     let begun = Instant::now();
     check(spec, Ending::TimedOut(Limit::Idle)).await;
     assert!(begun.elapsed() < Duration::from_secs(2), "the limit counts from the first byte");
+}
+
+#[tokio::test]
+async fn a_child_that_closes_its_streams_and_stays_is_silent() {
+    let limits = short(Limits::with_first_byte);
+    check(sh("exec <&- >&- 2>&-; sleep 30").with_limits(limits), Ending::TimedOut(Limit::FirstByte)).await;
+}
+
+#[tokio::test]
+async fn a_child_that_waits_for_an_answer_nobody_gives_is_silent() {
+    let limits = short(Limits::with_idle);
+    let spec = sh("printf 'really? [y/n] '; read answer").with_limits(limits).with_input(Input::Piped);
+    let mut child = start(spec).unwrap();
+    let _kept_open = child.take_stdin().unwrap();
+    assert_eq!(child.wait().await.ending, Ending::TimedOut(Limit::Idle));
 }
 
 #[tokio::test]
@@ -67,7 +82,7 @@ async fn a_byte_on_standard_error_is_life() {
 
 #[tokio::test]
 async fn a_chatty_child_exceeds_the_deadline() {
-    let limits = short(|limits, time| limits.with_deadline(time));
+    let limits = short(Limits::with_deadline);
     check(
         sh("while :; do echo thinking; sleep 0.05; done").with_limits(limits),
         Ending::TimedOut(Limit::Deadline),
@@ -77,19 +92,19 @@ async fn a_chatty_child_exceeds_the_deadline() {
 
 #[tokio::test]
 async fn a_flooding_child_exceeds_the_deadline() {
-    let limits = short(|limits, time| limits.with_deadline(time));
+    let limits = short(Limits::with_deadline);
     check(sh("exec yes").with_limits(limits), Ending::TimedOut(Limit::Deadline)).await;
 }
 
 #[tokio::test]
 async fn a_stopped_child_ends_all_the_same() {
-    let limits = short(|limits, time| limits.with_idle(time));
+    let limits = short(Limits::with_idle);
     check(sh("echo hello; kill -STOP $$").with_limits(limits), Ending::TimedOut(Limit::Idle)).await;
 }
 
 #[tokio::test]
 async fn a_child_that_ignores_every_signal_it_can_is_killed() {
-    let limits = short(|limits, time| limits.with_deadline(time));
+    let limits = short(Limits::with_deadline);
     let spec = sh("trap '' INT TERM HUP QUIT USR1; echo $$; while :; do sleep 1; done")
         .with_limits(limits)
         .with_shutdown(shutdown().with_gentle(Gentle::Interrupt))

@@ -61,6 +61,45 @@ async fn a_cancelled_tree_is_gone() {
 }
 
 #[tokio::test]
+async fn daemons_that_replace_each_other_are_gone() {
+    let one = "while :; do sh -c 'echo $$; exec sleep 60' & wait $!; done";
+    let report = run(sh(&format!("setsid sh -c \"{one}\" & sleep 0.2").replace('$', "\\$"))
+        .with_output(Output::Collect { max: 10_000 }))
+    .await;
+    let pids = pids(&report.collected.as_ref().unwrap().bytes);
+    assert_eq!(pids.len(), 1, "it has been replaced");
+    assert!(!is_there(pids[0]));
+    assert!(report.wall < Duration::from_secs(2), "{report:?}");
+}
+
+#[tokio::test]
+async fn orphans_that_die_during_a_long_call_do_not_pile_up() {
+    let script = "setsid sh -c '(sleep 0.1 & echo $!) & exit 0'; exec sleep 7";
+    let mut child = start(sh(script).with_output(Output::Stream)).unwrap();
+    let mut text = [0; 32];
+    let mut stdout = child.take_stdout().unwrap();
+    let length = tokio::io::AsyncReadExt::read(&mut stdout, &mut text).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert!(is_there(child.pid()), "the call goes on");
+    assert_gone(&text[..length], 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn many_calls_on_many_threads_end_well() {
+    let calls = (0..24).map(|number| {
+        tokio::spawn(async move {
+            let script = format!("setsid sleep 60 & echo $!; exit {number}");
+            let report = run(sh(&script).with_output(Output::Collect { max: 100 })).await;
+            assert_eq!(report.ending, Ending::Exited { code: number });
+            assert_gone(&report.collected.as_ref().unwrap().bytes, 1);
+        })
+    });
+    for call in calls.collect::<Vec<_>>() {
+        call.await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn the_report_names_what_was_killed() {
     let script = "sleep 60 & echo $!; setsid sleep 61 & echo $!; sleep 0.1";
     let report = run(sh(script).with_output(Output::Collect { max: 1000 })).await;
