@@ -187,5 +187,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             println!("  {line}");
         }
     }
+    println!("Agents that are still live: {}, the root.", harness.population());
     Ok(())
 }

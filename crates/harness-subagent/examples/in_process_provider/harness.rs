@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use harness_subagent::{Activity, ActivitySender, AgentId, Usage};
@@ -185,7 +185,12 @@ impl Harness {
         self.live().remove(id);
     }
 
-    fn live(&self) -> std::sync::MutexGuard<'_, HashMap<AgentId, Arc<Agent>>> {
+    /// Counts the agents that are live now.
+    pub(crate) fn population(&self) -> usize {
+        self.live().len()
+    }
+
+    fn live(&self) -> MutexGuard<'_, HashMap<AgentId, Arc<Agent>>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -47,10 +47,10 @@ impl InProcessProvider {
         match request.tools.as_ref().map(|restriction| &restriction.filter) {
             None => {}
             Some(ToolFilter::AllowOnly(names)) => {
-                tools.retain(|tool| names.iter().any(|name| name == tool.name()))
+                tools.retain(|tool| names.iter().any(|name| name == tool.name()));
             }
             Some(ToolFilter::Deny(names)) => {
-                tools.retain(|tool| names.iter().all(|name| name != tool.name()))
+                tools.retain(|tool| names.iter().all(|name| name != tool.name()));
             }
             Some(other) => return Err(refuse(format!("tool filter {other:?} is unknown here; use another"))),
         }
