@@ -66,8 +66,7 @@ pub struct ChildControl {
 ///
 /// # Errors
 ///
-/// Everything that can be known before the program runs. Nothing is left behind but an empty transcript
-/// when the refusal came from the system at last.
+/// Everything that can be known before the program runs. Nothing is left behind.
 ///
 /// # Panics
 ///
@@ -104,7 +103,15 @@ pub fn start(spec: ChildSpec) -> Result<Child, StartError> {
         stdio: [stdin_theirs, stdout_theirs, stderr_theirs],
     };
     let birth = tree::birth();
-    let (pid, isolation) = image.spawn(spec.isolation)?;
+    let (pid, isolation) = match image.spawn(spec.isolation) {
+        Ok(spawned) => spawned,
+        Err(error) => {
+            if let Some(transcript) = transcript {
+                transcript.discard();
+            }
+            return Err(error);
+        }
+    };
     let tree = Tree::plant(pid, started.elapsed, spec.mark.variable(), segment);
     drop(birth);
     // From here on, dropping the tree ends the child.

@@ -96,6 +96,12 @@ impl Writer {
         self.missing += open.len() as u64;
     }
 
+    /// Takes the file away again, for a call that did not come about.
+    pub(crate) fn discard(self) {
+        // The refusal that the caller gets says more than a fault here would.
+        let _ = std::fs::remove_file(&self.path);
+    }
+
     pub(crate) fn finish(self) -> TranscriptReport {
         TranscriptReport { path: self.path, written: self.written, missing: self.missing, error: self.error }
     }

@@ -99,6 +99,15 @@ fn a_transcript_must_be_new() {
 }
 
 #[test]
+fn a_refused_call_leaves_no_transcript() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("transcript");
+    let spec = ChildSpec::new("/bin/sh").with_arguments(["x".repeat(200_000)]);
+    check(spec.with_transcript(Transcript::new(&path)), StartErrorKind::ArgumentsTooLong, "/bin/sh");
+    assert!(!fs::exists(&path).unwrap());
+}
+
+#[test]
 fn without_a_runtime_nothing_is_started() {
     let error = start(ChildSpec::new("/bin/sh")).unwrap_err();
     assert_eq!(error.kind(), StartErrorKind::NoRuntime);
