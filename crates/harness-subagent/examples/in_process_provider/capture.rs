@@ -58,10 +58,8 @@ impl Capture {
                 .with_source(error.to_string())
         })?;
         if let Some(rule) = contract.rule().filter(|rule| rules.get(rule.name()).is_none()) {
-            return Err(Error::new(
-                ErrorKind::Provider,
-                format!("output rule {:?} is unknown here; add it to this provider's catalog", rule.name()),
-            ));
+            let why = format!("no rule is named {:?} in this provider's catalog; add it", rule.name());
+            return Err(Error::new(ErrorKind::Provider, "the rule cannot be used in-turn").with_source(why));
         }
         Ok(Arc::new(Self { contract, schema, rules, state: Mutex::default() }))
     }

@@ -27,7 +27,9 @@ impl InProcessProvider {
 
     /// Makes the child, which nobody can see yet.
     fn prepare(&self, request: &StartSubagent) -> Result<Agent> {
-        let refuse = |message: String| Error::new(ErrorKind::Provider, message);
+        let refuse = |why: String| {
+            Error::new(ErrorKind::Provider, "the harness refuses to make this child").with_source(why)
+        };
         // The request names its parent; the live agent behind the name is known only here.
         let Some(parent) = self.harness.find(&request.parent.id) else {
             return Err(refuse(format!(

@@ -1,5 +1,6 @@
 //! The example's provider, held to what its comments promise.
 
+use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -14,13 +15,13 @@ use tokio::task::yield_now;
 use tokio_util::sync::CancellationToken;
 
 #[path = "../../examples/in_process_provider/capture.rs"]
-mod capture;
+pub(crate) mod capture;
 #[path = "../../examples/in_process_provider/harness.rs"]
-mod harness;
+pub(crate) mod harness;
 #[path = "../../examples/in_process_provider/provider.rs"]
-mod provider;
+pub(crate) mod provider;
 #[path = "../../examples/in_process_provider/script.rs"]
-mod script;
+pub(crate) mod script;
 
 use harness::{
     Agent, Harness, Hook, Message, Model, ModelRequest, Reply, ReplyEnd, Tool, ToolCall, ToolOutcome,
@@ -352,10 +353,11 @@ async fn children_at_once_see_their_own_schema_each() {
 }
 
 #[track_caller]
-fn refused(answer: harness_subagent::Result<Box<dyn SubagentRun>>, kind: ErrorKind, words: &str) {
+fn refused(answer: harness_subagent::Result<Box<dyn SubagentRun>>, source: &str) {
     let error = answer.unwrap_err();
-    assert_eq!(error.kind(), kind);
-    assert!(error.to_string().contains(words), "{error}");
+    assert_eq!(error.kind(), ErrorKind::Provider);
+    let found = error.source().unwrap().to_string();
+    assert!(found.contains(source), "{found}");
 }
 
 #[tokio::test]
@@ -364,16 +366,17 @@ async fn what_cannot_be_started_is_refused_and_leaves_nothing() {
     let token = CancellationToken::new();
     token.cancel();
     let start = |request| setup.provider.start(request);
-    refused(start(setup.request().with_cancellation(token)).await, ErrorKind::Cancelled, "cancelled");
+    let cancelled = start(setup.request().with_cancellation(token)).await.unwrap_err();
+    assert_eq!(cancelled.kind(), ErrorKind::Cancelled);
     let stranger = StartSubagent::new("x", Parent::new("stranger", "/w"));
-    refused(start(stranger).await, ErrorKind::Provider, "stranger");
+    refused(start(stranger).await, "stranger");
     let unknown = contract().with_rule(RuleRef::new("absent"));
-    refused(start(setup.request().with_output(unknown)).await, ErrorKind::Provider, "absent");
+    refused(start(setup.request().with_output(unknown)).await, "absent");
     let twice =
         json!({ "type": "object", "properties": { "a": { "type": "null" } }, "required": ["a", "a"] });
     let unusable = OutputContract::new(twice).unwrap();
-    refused(start(setup.request().with_output(unusable)).await, ErrorKind::Provider, "schema");
-    refused(start(setup.request().with_max_depth(0)).await, ErrorKind::Provider, "depth 1");
+    refused(start(setup.request().with_output(unusable)).await, "non-unique");
+    refused(start(setup.request().with_max_depth(0)).await, "depth 1");
 
     yield_now().await;
     assert!(setup.model.asked().is_empty());
@@ -392,8 +395,8 @@ async fn the_depth_that_the_harness_knows_wins_over_a_lesser_claim() {
     let grandchild = setup.start(below(child.id(), 0)).await;
     let live = setup.harness.find(grandchild.id()).unwrap();
     assert_eq!((live.depth, live.max_depth), (2, Some(2)), "the limit is handed down");
-    refused(setup.provider.start(below(grandchild.id(), 0)).await, ErrorKind::Provider, "depth 3");
-    refused(setup.provider.start(below(child.id(), 5)).await, ErrorKind::Provider, "depth 6");
+    refused(setup.provider.start(below(grandchild.id(), 0)).await, "depth 3");
+    refused(setup.provider.start(below(child.id(), 5)).await, "depth 6");
 }
 
 #[tokio::test]

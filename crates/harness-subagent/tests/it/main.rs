@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod activity;
+mod conformance;
 mod in_process_provider;
 mod object_safety;
 mod output_rule;
