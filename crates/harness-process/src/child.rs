@@ -23,11 +23,12 @@ use crate::{
     environment::Variables,
     exit::ExitWatch,
     input::Feed,
+    live,
     output::Drain,
     program,
     supervise::{Call, Wishes},
     sys::{self, Failure},
-    tree::{self, Tree},
+    tree::Tree,
 };
 
 /// A child process that is being supervised.
@@ -102,7 +103,7 @@ pub fn start(spec: ChildSpec) -> Result<Child, StartError> {
         variables: &variables,
         stdio: [stdin_theirs, stdout_theirs, stderr_theirs],
     };
-    let birth = tree::birth();
+    let birth = live::birth();
     let (pid, isolation) = match image.spawn(spec.isolation) {
         Ok(spawned) => spawned,
         Err(error) => {

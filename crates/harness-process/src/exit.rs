@@ -1,4 +1,9 @@
-use std::{io, os::unix::process::ExitStatusExt, process::ExitStatus};
+use std::{
+    io,
+    os::unix::process::ExitStatusExt,
+    process::ExitStatus,
+    time::{Duration, Instant},
+};
 
 #[cfg(target_os = "linux")]
 use crate::sys;
@@ -26,6 +31,14 @@ pub(crate) fn peek(pid: Pid) -> Exit {
 /// Takes the exit status of the child `pid`, whose pid may be used for another process after this.
 pub(crate) fn reap(pid: Pid) -> Exit {
     look(pid, WaitIdOptions::EXITED | WaitIdOptions::NOHANG)
+}
+
+/// Waits until the child `pid` has exited or the time is up, and leaves it as it is. For a thread that may
+/// be blocked.
+pub(crate) fn wait_blocking(pid: Pid, until: Instant) {
+    while peek(pid) == Exit::NotYet && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 fn look(pid: Pid, options: WaitIdOptions) -> Exit {
@@ -97,7 +110,7 @@ impl ExitWatch {
 
 #[cfg(test)]
 mod tests {
-    use std::{process::Command, time::Duration};
+    use std::process::Command;
 
     use super::*;
 

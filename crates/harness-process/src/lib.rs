@@ -70,10 +70,12 @@ mod exit;
 #[cfg(target_os = "linux")]
 mod hunt;
 mod input;
+mod kin;
 #[cfg(target_os = "linux")]
 mod leftovers;
 mod limits;
 mod lines;
+mod live;
 mod mark;
 mod output;
 mod process_table;

@@ -4,6 +4,7 @@
 use crate::mark::Owner;
 
 /// One line of the process table.
+#[cfg(any(target_os = "linux", test))]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Stat {
     pub(crate) pid: u32,

@@ -13,8 +13,8 @@ static ADOPTING: AtomicBool = AtomicBool::new(false);
 /// for its mark, which takes longer and misses whoever has shed the mark.
 ///
 /// An application that does this hands its orphans to this crate: a child of its own that it starts *in
-/// another session*, without this crate and without a mark, may be taken for a leftover of a call and
-/// killed. Children in its own session are left alone.
+/// another session*, without this crate and without a mark, may be taken for a leftover of a call, and
+/// be killed or reaped. Children in its own session are left alone.
 ///
 /// # Errors
 ///

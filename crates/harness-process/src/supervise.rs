@@ -124,8 +124,7 @@ impl Call {
                         break;
                     }
                     () = &mut timer => {
-                        #[cfg(target_os = "linux")]
-                        self.tree.bury_strays();
+                        self.tree.tend();
                         break;
                     }
                     () = self.stdin.work(), if self.stdin.is_open() => {}

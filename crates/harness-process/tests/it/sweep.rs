@@ -105,9 +105,7 @@ async fn the_report_names_what_was_killed() {
     let report = run(sh(script).with_output(Output::Collect { max: 1000 })).await;
     let mut expected = pids(&report.collected.as_ref().unwrap().bytes);
     expected.sort_unstable();
-    // The group is killed as one, without a count; what the sweep finds is named.
-    assert!(!report.leftovers.is_empty());
-    assert!(report.leftovers.iter().all(|pid| expected.contains(pid)), "{report:?} {expected:?}");
+    assert_eq!(report.leftovers, expected);
 }
 
 #[tokio::test]
