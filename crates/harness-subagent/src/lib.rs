@@ -86,6 +86,9 @@
 //! # }
 //! ```
 //!
+//! `examples/in_process_provider.rs` is one for real: it runs agents of its own harness in tasks, lets a child
+//! hand in a value and correct it in the same turn, heeds cancellation, and disposes of everything.
+//!
 //! The test kit, `harness-testkit`, holds a provider or a registry to this contract.
 //!
 //! # Traces
