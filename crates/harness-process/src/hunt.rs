@@ -120,3 +120,85 @@ pub(crate) fn bury(stat: Stat) {
 fn pid(raw: u32) -> Option<Pid> {
     Pid::from_raw(i32::try_from(raw).ok()?)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        os::unix::process::ExitStatusExt,
+        process::{Child, Command},
+    };
+
+    use super::*;
+
+    fn sleeper() -> (Child, Stat) {
+        let child = Command::new("/bin/sleep").arg("60").spawn().unwrap();
+        let stat = process_table::stat(child.id()).unwrap();
+        (child, stat)
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(10)
+    }
+
+    #[test]
+    fn a_process_with_another_start_time_is_left_alone() {
+        let (mut child, stat) = sleeper();
+        for start in [0, stat.start - 1, stat.start + 1] {
+            let shots = hunt_one(Stat { start, ..stat });
+            assert!(matches!(shots, Shot::Gone), "{start}");
+        }
+        assert!(child.try_wait().unwrap().is_none(), "it lives");
+        assert!(matches!(hunt_one(stat), Shot::Sent(_)));
+        assert_eq!(child.wait().unwrap().signal(), Some(9));
+        assert!(matches!(hunt_one(stat), Shot::Gone));
+    }
+
+    fn hunt_one(stat: Stat) -> Shot {
+        shoot([stat]).pop().unwrap().1
+    }
+
+    #[tokio::test]
+    async fn death_is_noticed_with_and_without_a_descriptor() {
+        for blocking in [false, true] {
+            for with_descriptor in [false, true] {
+                let (mut child, stat) = sleeper();
+                let Shot::Sent(mut quarry) = hunt_one(stat) else { panic!("it was there") };
+                if !with_descriptor {
+                    quarry.descriptor = None;
+                }
+                let begun = Instant::now();
+                if blocking {
+                    quarry.dead_blocking(soon());
+                } else {
+                    quarry.dead(soon()).await;
+                }
+                assert!(begun.elapsed() < Duration::from_secs(9));
+                bury(stat);
+                assert_eq!(process_table::stat(stat.pid), None);
+                assert!(child.wait().is_err(), "it has been reaped");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn the_wait_for_a_death_is_bounded() {
+        for blocking in [false, true] {
+            for with_descriptor in [false, true] {
+                let (mut child, stat) = sleeper();
+                let mut quarry = aim(stat).unwrap();
+                if !with_descriptor {
+                    quarry.descriptor = None;
+                }
+                let until = Instant::now() + Duration::from_millis(30);
+                if blocking {
+                    quarry.dead_blocking(until);
+                } else {
+                    quarry.dead(until).await;
+                }
+                assert!(child.try_wait().unwrap().is_none());
+                child.kill().unwrap();
+                child.wait().unwrap();
+            }
+        }
+    }
+}

@@ -203,4 +203,35 @@ mod tests {
         assert!(!stat.zombie && stat.start > 0);
         assert_eq!(ourselves().start, stat.start);
     }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_mark_is_read_from_the_environment_and_nothing_else() {
+        let marking_of = |environment: &[(&str, &str)]| {
+            let mut command = std::process::Command::new("/bin/sleep");
+            let mut child = command.arg("60").env_clear().envs(environment.iter().copied()).spawn().unwrap();
+            let found = marking(child.id(), "MARK");
+            child.kill().unwrap();
+            child.wait().unwrap();
+            found
+        };
+        assert_eq!(marking_of(&[]), Marking::Unreadable);
+        assert_eq!(marking_of(&[("XMARK", "a"), ("MARKX", "b"), ("X", "MARK=c")]), Marking::Unmarked);
+        assert_eq!(marking_of(&[("A", "1"), ("MARK", "x=y"), ("Z", "2")]), Marking::Marked("x=y".into()));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_child_is_found_below_us() {
+        let mut child = std::process::Command::new("/bin/sleep").arg("60").spawn().unwrap();
+        assert!(own_children().unwrap().contains(&child.id()));
+        assert!(children(std::process::id()).contains(&child.id()));
+        assert!(all().any(|pid| pid == child.id()));
+        let us = stat(std::process::id()).unwrap();
+        let table: Vec<_> = all().filter_map(stat).collect();
+        assert!(with_descendants(vec![us], &table).iter().any(|stat| stat.pid == child.id()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!own_children().unwrap().contains(&child.id()));
+    }
 }

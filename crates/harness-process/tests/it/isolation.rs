@@ -4,7 +4,7 @@ use std::os::fd::AsRawFd;
 
 use harness_process::{ChildSpec, Environment, Isolation, Mark, Output, start};
 
-use crate::call::{label, run, sh};
+use crate::call::{bare, label, run, sh};
 
 async fn says(spec: ChildSpec) -> String {
     let report = run(spec.with_output(Output::Collect { max: 100_000 })).await;
@@ -89,4 +89,38 @@ async fn no_signal_is_blocked_or_ignored() {
         seen += 1;
     }
     assert_eq!(seen, 3);
+}
+
+/// The `script` program gives the test a terminal, which the child must not get at.
+#[test]
+fn a_child_cannot_open_our_terminal() {
+    let test = std::env::current_exe().unwrap();
+    let command = format!("'{}' --exact isolation::terminal --ignored --nocapture", test.display());
+    let output = std::process::Command::new("/usr/bin/script")
+        .args(["-qec", &command, "/dev/null"])
+        .stdin(std::process::Stdio::null())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+}
+
+#[tokio::test]
+#[ignore = "runs in a process of its own"]
+async fn terminal() {
+    std::fs::File::open("/dev/tty").unwrap();
+    let script = "if (exec </dev/tty) 2>/dev/null; then read line </dev/tty; echo got; else echo none; fi";
+    assert_eq!(says(bare(script)).await, "none\n");
+}
+
+#[test]
+fn what_the_caller_holds_can_go_to_other_threads() {
+    fn check<T: Send + Sync + 'static>() {}
+    check::<ChildSpec>();
+    check::<harness_process::Child>();
+    check::<harness_process::ChildControl>();
+    check::<harness_process::ChildStdin>();
+    check::<harness_process::ChildStdout>();
+    check::<harness_process::CallReport>();
+    check::<harness_process::StartError>();
 }
