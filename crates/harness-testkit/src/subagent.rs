@@ -43,6 +43,10 @@ mod mock_run;
 pub mod provider_checks;
 mod provider_fixture;
 mod provider_suite;
+mod recorder;
+pub mod registry_checks;
+mod registry_fixture;
+mod registry_suite;
 
 pub use instant::InstantProvider;
 pub use mock_child::MockChild;
@@ -51,3 +55,6 @@ pub use mock_provider::MockProvider;
 pub use mock_rule::MockRule;
 pub use provider_fixture::{ProviderFixture, ProviderTraits, StandardChild};
 pub use provider_suite::PROVIDER_SUITE;
+pub use recorder::{SeenEnding, SeenEvent, SubagentRecorder};
+pub use registry_fixture::{RegistryFixture, RegistryTraits, TreeLimits};
+pub use registry_suite::REGISTRY_SUITE;

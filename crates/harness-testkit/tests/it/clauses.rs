@@ -42,3 +42,12 @@ fn the_providers_clauses_are_those_of_its_checks() {
     let source = include_str!("../../src/subagent/provider_checks.rs");
     check(PROVIDER_SUITE.checks().iter().map(Check::clause), source);
 }
+
+#[cfg(feature = "subagent")]
+#[test]
+fn the_registrys_clauses_are_those_of_its_checks() {
+    use harness_testkit::subagent::REGISTRY_SUITE;
+
+    let source = include_str!("../../src/subagent/registry_checks.rs");
+    check(REGISTRY_SUITE.checks().iter().map(Check::clause), source);
+}

@@ -2,10 +2,16 @@
 
 #[cfg(feature = "subagent")]
 mod broken_provider;
+#[cfg(feature = "subagent")]
+mod broken_registry;
 mod clauses;
+#[cfg(feature = "subagent")]
+mod local_fixture;
 #[cfg(feature = "subagent")]
 mod mock_fixture;
 #[cfg(feature = "subagent")]
 mod mock_provider;
 #[cfg(feature = "subagent")]
 mod provider_suite;
+#[cfg(feature = "subagent")]
+mod registry_suite;
