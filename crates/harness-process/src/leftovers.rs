@@ -73,7 +73,7 @@ fn find(variable: &str) -> Vec<Stat> {
     let above = above(std::process::id(), &table);
     let is_left = |stat: &&Stat| match process_table::marking(stat.pid, variable) {
         Marking::Marked(value) => mark::owners(&value).any(is_gone),
-        Marking::Unmarked | Marking::Unreadable => false,
+        Marking::Unmarked | Marking::Empty => false,
     };
     let others: Vec<Stat> = table.into_iter().filter(|stat| !above.contains(&stat.pid)).collect();
     let roots = others.iter().filter(is_left).copied().collect();

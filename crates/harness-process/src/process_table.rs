@@ -29,8 +29,11 @@ impl Stat {
         let group = fields.next()?.parse().ok()?;
         // A process without a session is shown with -1 by some kernels while it ends.
         let session = fields.next()?.parse().unwrap_or(0);
-        let start = fields.nth(15)?.parse().ok()?;
-        Some(Self { pid, parent, group, session, start, zombie: matches!(state, "Z" | "X" | "x") })
+        let threads: u32 = fields.nth(13)?.parse().ok()?;
+        let start = fields.nth(1)?.parse().ok()?;
+        // A process whose first thread has ended is shown like a dead one while the others go on.
+        let zombie = matches!(state, "Z" | "X" | "x") && threads <= 1;
+        Some(Self { pid, parent, group, session, start, zombie })
     }
 }
 
@@ -89,17 +92,18 @@ mod linux {
     pub(crate) enum Marking {
         /// The variable is there.
         Marked(String),
-        /// There is an environment without the variable.
+        /// There is an environment without the variable, or one that we may not read.
         Unmarked,
-        /// There is nothing to read: another user's process, a zombie, an empty environment, or one
-        /// that is being replaced at this moment.
-        Unreadable,
+        /// There is no environment: a zombie, a process started without one, or one whose program is being
+        /// replaced at this moment.
+        Empty,
     }
 
     pub(crate) fn marking(pid: u32, variable: &str) -> Marking {
         let environment = match fs::read(format!("/proc/{pid}/environ")) {
-            Ok(environment) if !environment.is_empty() => environment,
-            _ => return Marking::Unreadable,
+            Ok(environment) if environment.is_empty() => return Marking::Empty,
+            Ok(environment) => environment,
+            Err(_) => return Marking::Unmarked,
         };
         let mut values = environment.split(|&byte| byte == 0).filter_map(|entry| {
             let value = entry.strip_prefix(variable.as_bytes())?.strip_prefix(b"=")?;
@@ -180,6 +184,8 @@ fn owner_of(pid: u32) -> Owner {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -187,6 +193,14 @@ mod tests {
         let text = b"7 (a) Z (b 1) S 3 4 5 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 99 1000";
         let expected = Stat { pid: 7, parent: 3, group: 4, session: 5, start: 99, zombie: false };
         assert_eq!(Stat::parse(7, text), Some(expected));
+    }
+
+    #[test]
+    fn a_process_is_dead_when_its_last_thread_is() {
+        for (state, threads, zombie) in [("Z", 1, true), ("X", 0, true), ("Z", 2, false), ("S", 1, false)] {
+            let text = format!("7 (a) {state} 3 4 5 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 {threads} 0 99 0");
+            assert_eq!(Stat::parse(7, text.as_bytes()).unwrap().zombie, zombie, "{text}");
+        }
     }
 
     #[test]
@@ -210,12 +224,20 @@ mod tests {
         let marking_of = |environment: &[(&str, &str)]| {
             let mut command = std::process::Command::new("/bin/sleep");
             let mut child = command.arg("60").env_clear().envs(environment.iter().copied()).spawn().unwrap();
-            let found = marking(child.id(), "MARK");
+            let mut found = marking(child.id(), "MARK");
+            for _ in 0..1000 {
+                if environment.is_empty() || found != Marking::Empty {
+                    break;
+                }
+                // It was looked at before the program had its environment.
+                std::thread::sleep(Duration::from_millis(1));
+                found = marking(child.id(), "MARK");
+            }
             child.kill().unwrap();
             child.wait().unwrap();
             found
         };
-        assert_eq!(marking_of(&[]), Marking::Unreadable);
+        assert_eq!(marking_of(&[]), Marking::Empty);
         assert_eq!(marking_of(&[("XMARK", "a"), ("MARKX", "b"), ("X", "MARK=c")]), Marking::Unmarked);
         assert_eq!(marking_of(&[("A", "1"), ("MARK", "x=y"), ("Z", "2")]), Marking::Marked("x=y".into()));
     }

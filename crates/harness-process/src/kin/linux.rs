@@ -39,8 +39,8 @@ enum Whose {
     Unclear,
 }
 
-/// An environment can be unreadable for the moment in which a program is replaced. One that stays so is
-/// looked at this often, a millisecond apart.
+/// A process has no environment for the moment in which its program is replaced. One that stays so is looked
+/// at this often, a millisecond apart.
 const UNCLEAR_LOOKS: u32 = 20;
 
 impl Kin {
@@ -205,7 +205,7 @@ impl Kin {
         match marking {
             _ if stat.start < self.start => Whose::SomebodyElses,
             _ if !may_be_anothers => Whose::Ours,
-            Marking::Unreadable => Whose::Unclear,
+            Marking::Empty => Whose::Unclear,
             Marking::Marked(_) | Marking::Unmarked => Whose::SomebodyElses,
         }
     }
@@ -215,18 +215,27 @@ impl Kin {
         let leader = self.leader;
         let young = |stat: &Stat| stat.start >= self.start && stat.pid != leader;
         let table: Vec<Stat> = process_table::all().filter_map(process_table::stat).filter(young).collect();
-        let is_ours = |stat: &&Stat| {
-            stat.session == leader
+        let mut unclear = false;
+        let mut is_ours = |stat: &&Stat| {
+            let is_known = stat.session == leader
                 || stat.group == leader
-                || self.seen.iter().any(|seen| same(seen, stat))
-                || matches!(process_table::marking(stat.pid, &self.variable),
-                    Marking::Marked(value) if mark::holds(&value, &self.segment))
+                || self.seen.iter().any(|seen| same(seen, stat));
+            is_known
+                || match process_table::marking(stat.pid, &self.variable) {
+                    Marking::Marked(value) => mark::holds(&value, &self.segment),
+                    Marking::Unmarked => false,
+                    Marking::Empty => {
+                        // The kernel's own have no session, and never an environment.
+                        unclear |= !stat.zombie && stat.session != 0;
+                        false
+                    }
+                }
         };
-        let roots = table.iter().filter(is_ours).copied().collect();
+        let roots = table.iter().filter(|stat| is_ours(stat)).copied().collect();
         let mut targets = process_table::with_descendants(roots, &table);
         // A dead one is its parent's business, unless that is us.
         targets.retain(|stat| !stat.zombie || stat.parent == std::process::id());
-        Found { targets, unclear: false }
+        Found { targets, unclear }
     }
 }
 

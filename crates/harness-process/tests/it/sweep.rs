@@ -73,6 +73,19 @@ async fn daemons_that_replace_each_other_are_gone() {
 }
 
 #[tokio::test]
+async fn a_daemon_that_hops_from_pid_to_pid_is_gone() {
+    let report = run(sh("setsid sh -c 'hop() { (hop) & exit 0; }; hop' & sleep 0.2")).await;
+    assert!(!report.leftovers.is_empty());
+    assert!(report.wall < Duration::from_secs(2), "{report:?}");
+    assert_eq!(run(sh("true")).await.leftovers, [0; 0], "nothing went on");
+}
+
+#[tokio::test]
+async fn a_stopped_daemon_is_gone() {
+    leaves("setsid sh -c 'echo $$; kill -STOP $$' & sleep 0.2", 1).await;
+}
+
+#[tokio::test]
 async fn orphans_that_die_during_a_long_call_do_not_pile_up() {
     let script = "setsid sh -c '(sleep 0.1 & echo $!) & exit 0'; exec sleep 7";
     let mut child = start(sh(script).with_output(Output::Stream)).unwrap();
