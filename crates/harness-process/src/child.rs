@@ -17,15 +17,14 @@ use tokio::{
 };
 
 use crate::{
-    CallReport, ChildSpec, ChildStdin, ChildStdout, Input, Isolation, Output, StartError, StartErrorKind,
+    CallReport, ChildSpec, ChildStdin, ChildStdout, Input, Isolation, StartError, StartErrorKind,
     clock::{Clock, SystemClock},
     course::Course,
     environment::Variables,
     exit::ExitWatch,
     input::Feed,
-    live,
-    output::Drain,
-    program,
+    live, program,
+    streams::Streams,
     supervise::{Call, Wishes},
     sys::{self, Failure},
     tree::Tree,
@@ -90,8 +89,6 @@ pub fn start(spec: ChildSpec) -> Result<Child, StartError> {
     let (stdin_theirs, stdin) = open_input(spec.input)?;
     let (stdout_theirs, stdout_ours) = output_pipe("standard output")?;
     let (stderr_theirs, stderr_ours) = output_pipe("standard error")?;
-    let (stdout, stdout_half) = Drain::new(stdout_ours, spec.output);
-    let (stderr, _) = Drain::new(stderr_ours, Output::Discard);
     let transcript = spec.transcript.map(crate::Transcript::create).transpose()?;
 
     let started = SystemClock.now();
@@ -119,6 +116,7 @@ pub fn start(spec: ChildSpec) -> Result<Child, StartError> {
     let exit =
         ExitWatch::new(tree.leader()).map_err(|error| StartError::from_resource("an exit watch", error))?;
     let (stdin, stdin_half) = stdin.feed()?;
+    let (streams, stdout_half) = Streams::new(stdout_ours, stderr_ours, spec.output, transcript);
 
     let (wishes, wishes_ours) = watch::channel(Wishes::default());
     let (sender, report) = oneshot::channel();
@@ -126,9 +124,7 @@ pub fn start(spec: ChildSpec) -> Result<Child, StartError> {
         tree,
         exit,
         stdin,
-        stdout,
-        stderr,
-        transcript,
+        streams,
         course: Course::new(spec.limits, spec.shutdown.clone(), started),
         shutdown: spec.shutdown,
         wishes: wishes_ours,
@@ -173,7 +169,7 @@ impl Child {
         self.stdin.take()
     }
 
-    /// Hands out the child's standard output, once, with [`Output::Stream`].
+    /// Hands out the child's standard output, once, with [`Output::Stream`](crate::Output::Stream).
     pub fn take_stdout(&mut self) -> Option<ChildStdout> {
         self.stdout.take()
     }

@@ -18,7 +18,7 @@ use crate::{
     sys,
 };
 
-/// A process that is to be killed.
+/// A process that is held still until it is killed.
 #[derive(Debug)]
 pub(crate) struct Quarry {
     stat: Stat,
@@ -26,10 +26,10 @@ pub(crate) struct Quarry {
     descriptor: Option<OwnedFd>,
 }
 
-/// The outcome of sending KILL.
+/// The outcome of reaching for a process.
 #[derive(Debug)]
-pub(crate) enum Shot {
-    Sent(Quarry),
+pub(crate) enum Catch {
+    Held(Quarry),
     /// It is no longer that process.
     Gone,
     /// We may not.
@@ -39,36 +39,35 @@ pub(crate) enum Shot {
 /// How often a process is looked at that the kernel cannot tell us about.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Sends KILL to the processes that `stats` describe, and to no others that have their pids by now.
+/// Stops the process that `stat` describes, and no other that has its pid by now.
 ///
-/// All are stopped before the first one is killed, so that none of them can replace another.
-pub(crate) fn shoot(stats: impl IntoIterator<Item = Stat>) -> Vec<(Stat, Shot)> {
-    let aimed: Vec<_> = stats.into_iter().map(|stat| (stat, aim(stat))).collect();
-    for quarry in aimed.iter().filter_map(|(_, quarry)| quarry.as_ref()) {
-        // Whether it worked shows below.
-        let _ = quarry.send(Signal::STOP);
-    }
-    let fire = |(stat, quarry): (Stat, Option<Quarry>)| {
-        let shot = match quarry.map(|quarry| (quarry.send(Signal::KILL), quarry)) {
-            Some((Ok(()), quarry)) => Shot::Sent(quarry),
-            None | Some((Err(rustix::io::Errno::SRCH), _)) => Shot::Gone,
-            Some((Err(_), _)) => Shot::Refused,
-        };
-        (stat, shot)
-    };
-    aimed.into_iter().map(fire).collect()
-}
-
-/// Gets hold of the process that `stat` describes, if there still is one.
-fn aim(stat: Stat) -> Option<Quarry> {
+/// Those that are to be killed are all stopped before the first one is, so that none can replace another.
+pub(crate) fn catch(stat: Stat) -> Catch {
+    let Some(pid) = pid(stat.pid) else { return Catch::Gone };
     // The descriptor holds on to whoever has the pid now. If that one has the right start time, it is the
     // right one from here on, whatever becomes of the pid.
-    let descriptor = pidfd_open(pid(stat.pid)?, PidfdFlags::empty()).ok();
-    let now = process_table::stat(stat.pid)?;
-    (now.start == stat.start).then_some(Quarry { stat, descriptor })
+    let descriptor = pidfd_open(pid, PidfdFlags::empty()).ok();
+    if process_table::stat(stat.pid).is_none_or(|now| now.start != stat.start) {
+        return Catch::Gone;
+    }
+    let quarry = Quarry { stat, descriptor };
+    match quarry.send(Signal::STOP) {
+        Ok(()) => Catch::Held(quarry),
+        Err(rustix::io::Errno::SRCH) => Catch::Gone,
+        Err(_) => Catch::Refused,
+    }
 }
 
 impl Quarry {
+    pub(crate) fn stat(&self) -> Stat {
+        self.stat
+    }
+
+    pub(crate) fn kill(&self) {
+        // It could be stopped, so it can be killed, or it is dead already.
+        let _ = self.send(Signal::KILL);
+    }
+
     fn send(&self, signal: Signal) -> rustix::io::Result<()> {
         match &self.descriptor {
             Some(descriptor) => pidfd_send_signal(descriptor, signal),
@@ -144,17 +143,19 @@ mod tests {
     fn a_process_with_another_start_time_is_left_alone() {
         let (mut child, stat) = sleeper();
         for start in [0, stat.start - 1, stat.start + 1] {
-            let shots = hunt_one(Stat { start, ..stat });
-            assert!(matches!(shots, Shot::Gone), "{start}");
+            assert!(matches!(catch(Stat { start, ..stat }), Catch::Gone), "{start}");
         }
         assert!(child.try_wait().unwrap().is_none(), "it lives");
-        assert!(matches!(hunt_one(stat), Shot::Sent(_)));
+        held(stat).kill();
         assert_eq!(child.wait().unwrap().signal(), Some(9));
-        assert!(matches!(hunt_one(stat), Shot::Gone));
+        assert!(matches!(catch(stat), Catch::Gone));
     }
 
-    fn hunt_one(stat: Stat) -> Shot {
-        shoot([stat]).pop().unwrap().1
+    fn held(stat: Stat) -> Quarry {
+        match catch(stat) {
+            Catch::Held(quarry) => quarry,
+            other => panic!("{other:?}"),
+        }
     }
 
     #[tokio::test]
@@ -162,7 +163,8 @@ mod tests {
         for blocking in [false, true] {
             for with_descriptor in [false, true] {
                 let (mut child, stat) = sleeper();
-                let Shot::Sent(mut quarry) = hunt_one(stat) else { panic!("it was there") };
+                let mut quarry = held(stat);
+                quarry.kill();
                 if !with_descriptor {
                     quarry.descriptor = None;
                 }
@@ -185,7 +187,7 @@ mod tests {
         for blocking in [false, true] {
             for with_descriptor in [false, true] {
                 let (mut child, stat) = sleeper();
-                let mut quarry = aim(stat).unwrap();
+                let mut quarry = held(stat);
                 if !with_descriptor {
                     quarry.descriptor = None;
                 }

@@ -4,7 +4,7 @@ use std::{
 };
 
 use crate::{
-    hunt::{self, Shot},
+    hunt::{self, Catch, Quarry},
     mark::{self, Owner},
     process_table::{self, Marking, Stat},
 };
@@ -48,18 +48,18 @@ pub fn sweep_leftovers(variable: &str) -> io::Result<Leftovers> {
             leftovers.killed.dedup();
             return Ok(leftovers);
         }
-        let mut dying = Vec::new();
-        for (stat, shot) in hunt::shoot(found) {
-            match shot {
-                Shot::Sent(quarry) => {
-                    leftovers.killed.push(stat.pid);
-                    dying.push((stat, quarry));
-                }
-                Shot::Gone => {}
-                Shot::Refused => refused.push(stat),
+        let mut held = Vec::new();
+        for stat in found {
+            match hunt::catch(stat) {
+                Catch::Held(quarry) => held.push(quarry),
+                Catch::Gone => {}
+                Catch::Refused => refused.push(stat),
             }
         }
-        for (stat, quarry) in dying {
+        held.iter().for_each(Quarry::kill);
+        for quarry in held {
+            let stat = quarry.stat();
+            leftovers.killed.push(stat.pid);
             quarry.dead_blocking(until);
             // Does something only where we are the one who must.
             hunt::bury(stat);

@@ -83,6 +83,7 @@ mod program;
 mod report;
 mod shutdown;
 mod spec;
+mod streams;
 mod subreaper;
 mod supervise;
 mod sys;

@@ -12,8 +12,7 @@ use crate::{
     course::{Cause, Course, Step},
     exit::{Exit, ExitWatch},
     input::Feed,
-    output::{Drain, PIECE},
-    transcript::Writer,
+    streams::Streams,
     tree::Tree,
 };
 
@@ -31,9 +30,7 @@ pub(crate) struct Call {
     pub(crate) tree: Tree,
     pub(crate) exit: ExitWatch,
     pub(crate) stdin: Feed,
-    pub(crate) stdout: Drain,
-    pub(crate) stderr: Drain,
-    pub(crate) transcript: Option<Writer>,
+    pub(crate) streams: Streams,
     pub(crate) course: Course,
     pub(crate) shutdown: Shutdown,
     pub(crate) wishes: watch::Receiver<Wishes>,
@@ -44,16 +41,14 @@ pub(crate) struct Call {
 /// The clocks are looked at this often, as a timer does not notice that the machine was asleep.
 const LOOK: Duration = Duration::from_secs(5);
 
-const STDERR_PIECE: usize = 16 * 1024;
-
 impl Call {
     /// Sees the call through to its end. Dropping the future ends it at once, blocking.
     pub(crate) async fn run(mut self) -> CallReport {
-        let mut buffer = Vec::with_capacity(PIECE);
-        self.until_exit(&mut buffer).await;
-        self.drain(&mut buffer).await;
+        self.until_exit().await;
+        self.drain().await;
         let ended = self.tree.end(self.shutdown.kill_grace).await;
-        self.last_output(&mut buffer);
+        // What came between the last look and the end of those who wrote it.
+        self.streams.work_now();
 
         let status = match ended.exit {
             Exit::Status(status) => Some(status),
@@ -65,37 +60,35 @@ impl Call {
             Some(Cause::TimedOut(limit)) => Ending::TimedOut(limit),
             None => status.map_or(Ending::Lost, of_its_own),
         };
-        let (stdout_bytes, collected, stdout_tail) = self.stdout.finish();
-        let (stderr_bytes, _, stderr_tail) = self.stderr.finish();
+        let streams = self.streams.finish();
         CallReport {
             ending,
             status,
             wall: SystemClock.now().since(self.started).elapsed,
             first_byte: self.course.watch().first_byte(),
             stdin_bytes: self.stdin.written(),
-            stdout_bytes,
-            stderr_bytes,
-            collected,
-            stdout_tail,
-            stderr_tail,
-            transcript: self.transcript.map(Writer::finish),
+            stdout_bytes: streams.stdout_bytes,
+            stderr_bytes: streams.stderr_bytes,
+            collected: streams.collected,
+            stdout_tail: streams.stdout_tail,
+            stderr_tail: streams.stderr_tail,
+            transcript: streams.transcript,
             leftovers: ended.killed,
             survivors: ended.survivors,
         }
     }
 
     /// Supervises until the child has exited, or does not even die of KILL.
-    async fn until_exit(&mut self, buffer: &mut Vec<u8>) {
+    async fn until_exit(&mut self) {
         let leader = self.tree.leader();
         let cancellation = self.cancellation.clone();
         let mut cancelled = pin!(cancellation.cancelled());
         let mut cancellable = true;
         let mut listening = true;
         let mut timer = pin!(sleep_until(Instant::now() + LOOK));
-        let mut stderr_buffer = Vec::with_capacity(STDERR_PIECE);
         loop {
             let now = SystemClock.now();
-            if self.stdout.is_stalled() {
+            if self.streams.is_stalled() {
                 self.course.watch().excuse(now);
             }
             let wait = loop {
@@ -128,15 +121,8 @@ impl Call {
                         break;
                     }
                     () = self.stdin.work(), if self.stdin.is_open() => {}
-                    () = self.stderr.fill(&mut stderr_buffer), if self.stderr.is_open() => {
-                        self.stderr.deliver(&stderr_buffer, self.transcript.as_mut());
-                        if self.note_life(&stderr_buffer) {
-                            break;
-                        }
-                    }
-                    () = self.stdout.fill(buffer), if self.stdout.is_open() => {
-                        self.stdout.deliver(buffer, self.transcript.as_mut());
-                        if self.note_life(buffer) {
+                    length = self.streams.work(), if self.streams.is_open() => {
+                        if self.note_life(length) {
                             break;
                         }
                     }
@@ -145,11 +131,11 @@ impl Call {
         }
     }
 
-    /// Returns whether these bytes are the first.
-    fn note_life(&mut self, bytes: &[u8]) -> bool {
+    /// Takes note of so many bytes of output, and returns whether they are the first.
+    fn note_life(&mut self, length: usize) -> bool {
         let watch = self.course.watch();
-        let first = watch.first_byte().is_none() && !bytes.is_empty();
-        if !bytes.is_empty() {
+        let first = watch.first_byte().is_none() && length > 0;
+        if length > 0 {
             watch.life(SystemClock.now());
         }
         first
@@ -194,36 +180,17 @@ impl Call {
     }
 
     /// Reads what the child has left in its pipes, and for a moment what others add to it.
-    async fn drain(&mut self, buffer: &mut Vec<u8>) {
+    async fn drain(&mut self) {
         self.stdin.close();
-        self.stdout.last_pieces();
-        let mut stderr_buffer = Vec::with_capacity(STDERR_PIECE);
+        self.streams.last_pieces();
         let mut over = pin!(sleep_until(Instant::now() + self.shutdown.drain));
-        while self.stdout.is_open() || self.stderr.is_open() {
+        while self.streams.is_open() {
             tokio::select! {
                 biased;
                 () = &mut over => return,
-                () = self.stderr.fill(&mut stderr_buffer), if self.stderr.is_open() => {
-                    self.note_life(&stderr_buffer);
-                    self.stderr.deliver(&stderr_buffer, self.transcript.as_mut());
+                length = self.streams.work() => {
+                    self.note_life(length);
                 }
-                () = self.stdout.fill(buffer), if self.stdout.is_open() => {
-                    self.note_life(buffer);
-                    self.stdout.deliver(buffer, self.transcript.as_mut());
-                }
-            }
-        }
-    }
-
-    /// Reads what came between the last look and the end of those who wrote it. A pipe holds no more than
-    /// this, and nobody who could fill it again should be left.
-    fn last_output(&mut self, buffer: &mut Vec<u8>) {
-        const PIPE: usize = 1024 * 1024;
-        for stream in [&mut self.stderr, &mut self.stdout] {
-            let mut total = 0;
-            while total < PIPE && stream.fill_now(buffer) {
-                total += buffer.len();
-                stream.deliver(buffer, self.transcript.as_mut());
             }
         }
     }

@@ -1,7 +1,7 @@
 use std::time::{Duration, Instant};
 
 use crate::{
-    hunt::{self, Quarry, Shot},
+    hunt::{self, Catch, Quarry},
     live, mark,
     process_table::{self, Marking, Stat},
     subreaper,
@@ -24,9 +24,14 @@ pub(crate) struct Kin {
     killed: Vec<u32>,
 }
 
+/// What one look has found.
 #[derive(Debug, Default)]
 struct Found {
-    targets: Vec<Stat>,
+    /// The living, stopped at sight: one that is let go for a moment may have a successor by then.
+    held: Vec<Quarry>,
+    /// The dead that are ours to reap.
+    dead: Vec<Stat>,
+    refused: Vec<Stat>,
     /// There was a process that could not be told from another call's.
     unclear: bool,
 }
@@ -37,6 +42,17 @@ enum Whose {
     Ours,
     SomebodyElses,
     Unclear,
+}
+
+/// What one look led to.
+#[derive(Debug)]
+enum Struck {
+    /// These were killed and may take a moment to die.
+    Dying(Vec<Quarry>),
+    /// Nothing was killed, and it may be too early.
+    Unclear,
+    /// It is over.
+    Nothing,
 }
 
 /// A process has no environment for the moment in which its program is replaced. One that stays so is looked
@@ -79,7 +95,8 @@ impl Kin {
         if subreaper::is_adopting() {
             let _alone = live::alone();
             let us = process_table::stat(std::process::id()).map(|us| us.session);
-            adopted().filter(|stat| stat.zombie && Some(stat.session) != us).for_each(hunt::bury);
+            let strays = adopted().filter_map(process_table::stat);
+            strays.filter(|stat| stat.zombie && Some(stat.session) != us).for_each(hunt::bury);
         }
     }
 
@@ -87,35 +104,51 @@ impl Kin {
     pub(crate) async fn end(&mut self, until: Instant) {
         let mut looks = 0;
         loop {
-            let found = self.find();
-            if found.unclear && found.targets.is_empty() && looks < UNCLEAR_LOOKS {
-                looks += 1;
-                tokio::time::sleep(Duration::from_millis(1)).await;
-                continue;
+            match self.strike(until) {
+                Struck::Dying(quarries) => {
+                    for quarry in quarries {
+                        let stat = quarry.stat();
+                        quarry.dead(until).await;
+                        bury(stat);
+                    }
+                    // The next look may have nothing to wait for either.
+                    tokio::task::yield_now().await;
+                }
+                Struck::Unclear if looks < UNCLEAR_LOOKS => {
+                    looks += 1;
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+                Struck::Unclear | Struck::Nothing => return,
             }
-            if found.targets.is_empty() || Instant::now() >= until {
-                self.left = found.targets;
-                return;
-            }
-            for quarry in self.shoot(&found.targets) {
-                quarry.dead(until).await;
-            }
-            bury(&found.targets);
         }
     }
 
     /// The same for a thread that may be blocked.
     pub(crate) fn end_blocking(&mut self, until: Instant) {
-        loop {
-            let found = self.find();
-            if found.targets.is_empty() || Instant::now() >= until {
-                self.left = found.targets;
-                return;
-            }
-            for quarry in self.shoot(&found.targets) {
+        while let Struck::Dying(quarries) = self.strike(until) {
+            for quarry in quarries {
+                let stat = quarry.stat();
                 quarry.dead_blocking(until);
+                bury(stat);
             }
-            bury(&found.targets);
+        }
+    }
+
+    /// Kills what there is now.
+    fn strike(&mut self, until: Instant) -> Struck {
+        let found = if subreaper::is_adopting() { self.find_adopted() } else { self.find_marked() };
+        found.held.iter().for_each(Quarry::kill);
+        self.killed.extend(found.held.iter().map(|quarry| quarry.stat().pid));
+        self.refused.extend(&found.refused);
+        found.dead.iter().copied().for_each(bury);
+        match (found.held.is_empty() && found.dead.is_empty(), found.unclear) {
+            (true, false) => Struck::Nothing,
+            (true, true) => Struck::Unclear,
+            (false, _) if Instant::now() >= until => {
+                self.left = found.held.iter().map(Quarry::stat).collect();
+                Struck::Nothing
+            }
+            (false, _) => Struck::Dying(found.held),
         }
     }
 
@@ -131,55 +164,59 @@ impl Kin {
         (killed, survivors)
     }
 
-    fn shoot(&mut self, targets: &[Stat]) -> Vec<Quarry> {
-        let mut quarries = Vec::new();
-        for (stat, shot) in hunt::shoot(targets.iter().filter(|target| !target.zombie).copied()) {
-            match shot {
-                Shot::Sent(quarry) => {
-                    self.killed.push(stat.pid);
-                    quarries.push(quarry);
-                }
-                Shot::Gone => {}
-                Shot::Refused => self.refused.push(stat),
-            }
-        }
-        quarries
-    }
-
-    fn find(&self) -> Found {
-        let mut found = if subreaper::is_adopting() { self.find_adopted() } else { self.find_marked() };
-        found.targets.retain(|target| !self.refused.iter().any(|refused| same(refused, target)));
-        found
-    }
-
-    /// Looks among the orphans that have become our children.
+    /// Looks among the orphans that have become our children, and at what hangs below those that are ours.
     fn find_adopted(&self) -> Found {
         let _alone = live::alone();
         let mut found = Found::default();
         let mut us = None;
-        let mut roots = Vec::new();
-        for stat in adopted() {
+        // The youngest first: it is the one that may be about to have a successor.
+        let mut orphans: Vec<u32> = adopted().collect();
+        orphans.reverse();
+        for stat in orphans.into_iter().filter_map(process_table::stat) {
             let us = *us.get_or_insert_with(|| process_table::stat(std::process::id()));
             match self.whose(&stat, us.map_or(0, |us| us.session)) {
-                Whose::Ours => roots.push(stat),
+                Whose::Ours => self.catch_with_descendants(stat, &mut found),
                 Whose::SomebodyElses => {}
                 Whose::Unclear => found.unclear = true,
-            }
-        }
-        // What hangs below an orphan of ours is ours, whatever it says of itself.
-        let mut open = roots;
-        while let Some(stat) = open.pop() {
-            if !found.targets.iter().any(|target| same(target, &stat)) {
-                open.extend(process_table::children(stat.pid).into_iter().filter_map(process_table::stat));
-                found.targets.push(stat);
             }
         }
         found
     }
 
+    /// What hangs below a process of ours is ours, whatever it says of itself.
+    fn catch_with_descendants(&self, stat: Stat, found: &mut Found) {
+        let mut open = vec![stat];
+        while let Some(stat) = open.pop() {
+            if self.catch(stat, found) {
+                open.extend(process_table::children(stat.pid).into_iter().filter_map(process_table::stat));
+            }
+        }
+    }
+
+    /// Returns whether `stat` was alive and had not been found.
+    fn catch(&self, stat: Stat, found: &mut Found) -> bool {
+        let is_known = found.held.iter().any(|quarry| same(&quarry.stat(), &stat))
+            || self.refused.iter().chain(&found.refused).any(|refused| same(refused, &stat));
+        if is_known {
+            return false;
+        }
+        if stat.zombie {
+            // Another's dead are another's business.
+            if stat.parent == std::process::id() {
+                found.dead.push(stat);
+            }
+            return false;
+        }
+        match hunt::catch(stat) {
+            Catch::Held(quarry) => found.held.push(quarry),
+            Catch::Gone => {}
+            Catch::Refused => found.refused.push(stat),
+        }
+        true
+    }
+
     fn whose(&self, stat: &Stat, our_session: u32) -> Whose {
-        let leader = self.leader;
-        if stat.session == leader || stat.group == leader || self.seen.iter().any(|seen| same(seen, stat)) {
+        if self.is_known(stat) {
             return Whose::Ours;
         }
         if stat.zombie {
@@ -201,7 +238,7 @@ impl Kin {
         }
         // It has shed its mark. It is ours if no other call can have started it.
         let calls = live::list();
-        let may_be_anothers = calls.iter().any(|(pid, start)| *pid != leader && *start <= stat.start);
+        let may_be_anothers = calls.iter().any(|(pid, start)| *pid != self.leader && *start <= stat.start);
         match marking {
             _ if stat.start < self.start => Whose::SomebodyElses,
             _ if !may_be_anothers => Whose::Ours,
@@ -212,30 +249,39 @@ impl Kin {
 
     /// Looks through all processes for the mark, for the leader's session, and for what is below those.
     fn find_marked(&self) -> Found {
-        let leader = self.leader;
-        let young = |stat: &Stat| stat.start >= self.start && stat.pid != leader;
-        let table: Vec<Stat> = process_table::all().filter_map(process_table::stat).filter(young).collect();
-        let mut unclear = false;
-        let mut is_ours = |stat: &&Stat| {
-            let is_known = stat.session == leader
-                || stat.group == leader
-                || self.seen.iter().any(|seen| same(seen, stat));
-            is_known
-                || match process_table::marking(stat.pid, &self.variable) {
-                    Marking::Marked(value) => mark::holds(&value, &self.segment),
-                    Marking::Unmarked => false,
-                    Marking::Empty => {
-                        // The kernel's own have no session, and never an environment.
-                        unclear |= !stat.zombie && stat.session != 0;
-                        false
-                    }
-                }
-        };
-        let roots = table.iter().filter(|stat| is_ours(stat)).copied().collect();
-        let mut targets = process_table::with_descendants(roots, &table);
-        // A dead one is its parent's business, unless that is us.
-        targets.retain(|stat| !stat.zombie || stat.parent == std::process::id());
-        Found { targets, unclear }
+        let mut found = Found::default();
+        let mut pids: Vec<u32> = process_table::all().filter(|pid| *pid != self.leader).collect();
+        pids.sort_unstable_by(|one, other| other.cmp(one));
+        for stat in pids.into_iter().filter_map(process_table::stat) {
+            if stat.start < self.start {
+                continue;
+            }
+            match self.whose_marked(&stat) {
+                Whose::Ours => self.catch_with_descendants(stat, &mut found),
+                Whose::SomebodyElses => {}
+                Whose::Unclear => found.unclear = true,
+            }
+        }
+        found
+    }
+
+    fn whose_marked(&self, stat: &Stat) -> Whose {
+        if self.is_known(stat) {
+            return Whose::Ours;
+        }
+        match process_table::marking(stat.pid, &self.variable) {
+            Marking::Marked(value) if mark::holds(&value, &self.segment) => Whose::Ours,
+            // The kernel's own have no session, and never an environment.
+            Marking::Empty if !stat.zombie && stat.session != 0 => Whose::Unclear,
+            Marking::Marked(_) | Marking::Unmarked | Marking::Empty => Whose::SomebodyElses,
+        }
+    }
+
+    /// Returns whether it is ours without a look at its mark.
+    fn is_known(&self, stat: &Stat) -> bool {
+        stat.session == self.leader
+            || stat.group == self.leader
+            || self.seen.iter().any(|seen| same(seen, stat))
     }
 }
 
@@ -243,19 +289,17 @@ fn same(one: &Stat, other: &Stat) -> bool {
     one.pid == other.pid && one.start == other.start
 }
 
-/// Returns our children that no call has started.
-fn adopted() -> impl Iterator<Item = Stat> {
+/// Returns our children that no call has started, the youngest last.
+fn adopted() -> impl Iterator<Item = u32> {
     let live = live::list();
     let children = process_table::own_children().unwrap_or_default();
-    children.into_iter().filter(move |pid| !live.contains_key(pid)).filter_map(process_table::stat)
+    children.into_iter().filter(move |pid| !live.contains_key(pid))
 }
 
-fn bury(targets: &[Stat]) {
+/// Reaps a process that is dead, if it is our child; it may be that only since its own parent died.
+fn bury(stat: Stat) {
     let us = std::process::id();
-    for target in targets {
-        // Its parent may be us only since its own parent died.
-        if process_table::stat(target.pid).is_some_and(|now| same(&now, target) && now.parent == us) {
-            hunt::bury(*target);
-        }
+    if process_table::stat(stat.pid).is_some_and(|now| same(&now, &stat) && now.parent == us) {
+        hunt::bury(stat);
     }
 }

@@ -41,10 +41,13 @@ pub(crate) fn limits() -> Limits {
 }
 
 pub(crate) fn shutdown() -> Shutdown {
-    Shutdown::default()
+    let mut shutdown = Shutdown::default()
         .with_graces(Duration::from_millis(300))
         .with_delivered_grace(Duration::from_millis(300))
-        .with_drain(Duration::from_millis(100))
+        .with_drain(Duration::from_millis(100));
+    // Nothing but a busy machine makes use of it.
+    shutdown.kill_grace = Duration::from_secs(5);
+    shutdown
 }
 
 /// Makes the call and waits for its report.

@@ -38,6 +38,18 @@ async fn a_child_that_speaks_before_it_listens_does_not_deadlock() {
 }
 
 #[tokio::test]
+async fn a_flood_of_one_stream_does_not_drown_the_other() {
+    for script in
+        ["yes >&2 & exec sh -c 'echo heard; sleep 0.5'", "yes & exec sh -c 'echo heard >&2; sleep 0.5'"]
+    {
+        let report = run(sh(script)).await;
+        let heard = |tail: &[u8]| tail == b"heard\n";
+        assert!(heard(&report.stdout_tail) || heard(&report.stderr_tail), "{script}");
+        assert!(report.first_byte.is_some());
+    }
+}
+
+#[tokio::test]
 async fn a_child_that_does_not_want_its_prompt_is_no_fault() {
     for script in ["exec 0<&-; sleep 0.1; echo ok", "head -c 1 >/dev/null; sleep 0.1; echo ok", "echo ok"] {
         let report = run(collected(sh(script)).with_input(Input::Bytes(vec![b'x'; 5_000_000]))).await;
