@@ -47,6 +47,8 @@ mod recorder;
 pub mod registry_checks;
 mod registry_fixture;
 mod registry_suite;
+#[cfg(feature = "proptest1")]
+pub mod strategies;
 
 pub use instant::InstantProvider;
 pub use mock_child::MockChild;

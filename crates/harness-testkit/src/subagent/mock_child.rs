@@ -280,6 +280,14 @@ impl MockChild {
     }
 }
 
+#[cfg(feature = "proptest1")]
+impl MockChild {
+    /// Says whether the child ends before its start returns.
+    pub(crate) fn ends_with_its_start(&self) -> bool {
+        self.trigger == Trigger::Start
+    }
+}
+
 impl Default for MockChild {
     /// A child that completes and says `done`.
     fn default() -> Self {

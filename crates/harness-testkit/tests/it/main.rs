@@ -11,7 +11,10 @@ mod local_fixture;
 mod mock_fixture;
 #[cfg(feature = "subagent")]
 mod mock_provider;
+mod outside;
 #[cfg(feature = "subagent")]
 mod provider_suite;
 #[cfg(feature = "subagent")]
 mod registry_suite;
+#[cfg(all(feature = "subagent", feature = "proptest1"))]
+mod strategies;
