@@ -5,6 +5,7 @@ mod broken_provider;
 #[cfg(feature = "subagent")]
 mod broken_registry;
 mod clauses;
+mod inventory;
 #[cfg(feature = "subagent")]
 mod local_fixture;
 #[cfg(feature = "subagent")]
