@@ -3,20 +3,24 @@
 //! It wraps a registry that keeps the contract, and stands between it and its providers as well, so that it can
 //! hide from it what it needs to know.
 
+mod observer;
+mod run;
+
 use std::collections::HashMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use harness_subagent::{
-    ActivityStream, AgentId, Capabilities, ChildEnding, Error, ErrorKind, OutputContract, Parent,
-    ProviderInfo, RestrictionStrength, Result, StartSubagent, StartedChild, StopReason, SubagentEvent,
-    SubagentObserver, SubagentProvider, SubagentRegistry, SubagentResult, SubagentRun,
+    ActivityStream, AgentId, Capabilities, Error, ErrorKind, OutputContract, Parent, ProviderInfo,
+    RestrictionStrength, Result, StartSubagent, StartedChild, SubagentEvent, SubagentObserver,
+    SubagentProvider, SubagentRegistry, SubagentResult, SubagentRun,
 };
 use harness_testkit::subagent::{MockChild, MockProvider, RegistryFixture, RegistryTraits, TreeLimits};
 use tokio_util::sync::CancellationToken;
 
+use self::observer::BrokenObserver;
+use self::run::BrokenRun;
 use crate::local_fixture::LocalFixture;
 
 macro_rules! faults {
@@ -443,151 +447,5 @@ impl SubagentRun for SharedRun {
 
     fn activity(&self) -> ActivityStream {
         self.0.activity()
-    }
-}
-
-#[derive(Debug)]
-struct BrokenRun {
-    local: Option<Box<dyn SubagentRun>>,
-    raw: Arc<dyn SubagentRun>,
-    id: AgentId,
-    limited: bool,
-    contract: bool,
-    common: Arc<Common>,
-    disposes: AtomicUsize,
-    ended: AtomicBool,
-}
-
-impl BrokenRun {
-    fn is(&self, fault: Fault) -> bool {
-        self.common.fault == fault
-    }
-
-    fn local(&self) -> &dyn SubagentRun {
-        self.local.as_deref().expect("the run is taken out only when it is dropped")
-    }
-}
-
-#[async_trait]
-impl SubagentRun for BrokenRun {
-    fn id(&self) -> &AgentId {
-        let id = self.local().id();
-        if self.is(Fault::OwnId) && id.as_str().starts_with("named/") { &self.id } else { id }
-    }
-
-    async fn result(&self) -> Result<SubagentResult> {
-        if self.is(Fault::ResultKeepsPlace) && self.limited {
-            return self.raw.result().await;
-        }
-        let mut result = self.local().result().await?;
-        self.ended.store(true, Ordering::Relaxed);
-        match self.common.fault {
-            Fault::JudgesFailures
-                if self.contract
-                    && !result.stop_reason.is_completed()
-                    && result.stop_reason != StopReason::NO_VALUE =>
-            {
-                result.stop_reason = StopReason::SCHEMA_REFUSED;
-            }
-            Fault::ToleratesNoValue if result.stop_reason == StopReason::NO_VALUE => {
-                return self.raw.result().await;
-            }
-            Fault::DropsRefusedValue if result.stop_reason == StopReason::SCHEMA_REFUSED => {
-                result.structured = None;
-            }
-            _ => {}
-        }
-        Ok(result)
-    }
-
-    async fn dispose(&self) -> Result<()> {
-        let number = self.disposes.fetch_add(1, Ordering::Relaxed) + 1;
-        if self.is(Fault::DisposeKeepsPlace) && self.limited {
-            return self.raw.dispose().await;
-        }
-        if self.is(Fault::EndsTwice) && number == 2 {
-            let child = StartedChild::new(1, self.id.clone(), "mock", Parent::new("root", "workspace"));
-            for observer in lock(&self.common.observers).iter() {
-                observer.observe(&SubagentEvent::Ended { child: &child, ending: ChildEnding::Disposed });
-            }
-        }
-        match self.local().dispose().await {
-            Err(_) if self.is(Fault::HidesReleaseFailure) => Ok(()),
-            answer => answer,
-        }
-    }
-
-    fn activity(&self) -> ActivityStream {
-        if self.is(Fault::HidesActivity) { ActivityStream::silent() } else { self.local().activity() }
-    }
-}
-
-impl Drop for BrokenRun {
-    fn drop(&mut self) {
-        self.common.live.fetch_sub(1, Ordering::Relaxed);
-        let ended = self.ended.load(Ordering::Relaxed) || self.disposes.load(Ordering::Relaxed) > 0;
-        if self.is(Fault::DropKeepsPlace) && !ended {
-            std::mem::forget(self.local.take());
-        }
-    }
-}
-
-#[derive(Debug)]
-struct BrokenObserver {
-    inner: Arc<dyn SubagentObserver>,
-    number: usize,
-    common: Arc<Common>,
-    late: Mutex<Option<StartedChild>>,
-}
-
-impl BrokenObserver {
-    fn tell(&self, event: &SubagentEvent<'_>) {
-        self.common.telling.store(true, Ordering::Relaxed);
-        let told = catch_unwind(AssertUnwindSafe(|| self.inner.observe(event)));
-        self.common.telling.store(false, Ordering::Relaxed);
-        if told.is_err() {
-            self.common.panicked.store(true, Ordering::Relaxed);
-        }
-    }
-}
-
-impl SubagentObserver for BrokenObserver {
-    fn observe(&self, event: &SubagentEvent<'_>) {
-        match (self.common.fault, event) {
-            (Fault::MisnamesProviders, SubagentEvent::ProviderRemoved { .. }) => {
-                self.tell(&SubagentEvent::ProviderRemoved { provider: "" });
-            }
-            (
-                Fault::NeglectsSecondObserver,
-                SubagentEvent::Started { child } | SubagentEvent::Ended { child, .. },
-            ) if self.number == 2 && child.sequence > 1 => {}
-            (Fault::TellsStartLate, SubagentEvent::Started { child }) => {
-                *lock(&self.late) = Some((*child).clone());
-            }
-            (Fault::TellsStartLate, SubagentEvent::Ended { .. }) => {
-                if let Some(child) = lock(&self.late).take() {
-                    self.tell(&SubagentEvent::Started { child: &child });
-                }
-                self.tell(event);
-            }
-            (Fault::HidesOrigin, SubagentEvent::Started { child }) => {
-                self.tell(&SubagentEvent::Started { child: &(*child).clone().with_origin(None) });
-            }
-            (Fault::RepeatsNumbers, SubagentEvent::Started { child }) => {
-                let child =
-                    StartedChild::new(1, child.id.clone(), child.provider.clone(), child.parent.clone())
-                        .with_origin(child.origin.clone())
-                        .with_label(child.label.clone());
-                self.tell(&SubagentEvent::Started { child: &child });
-            }
-            (
-                Fault::TellsProvidersReason,
-                SubagentEvent::Ended { child, ending: ChildEnding::Result { stop_reason, output } },
-            ) if **stop_reason == StopReason::SCHEMA_REFUSED => {
-                let ending = ChildEnding::Result { stop_reason: &StopReason::COMPLETED, output: *output };
-                self.tell(&SubagentEvent::Ended { child, ending });
-            }
-            _ => self.tell(event),
-        }
     }
 }

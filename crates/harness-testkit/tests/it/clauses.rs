@@ -48,6 +48,12 @@ fn the_providers_clauses_are_those_of_its_checks() {
 fn the_registrys_clauses_are_those_of_its_checks() {
     use harness_testkit::subagent::REGISTRY_SUITE;
 
-    let source = include_str!("../../src/subagent/registry_checks.rs");
+    let source = concat!(
+        include_str!("../../src/subagent/registry_checks/providers.rs"),
+        include_str!("../../src/subagent/registry_checks/events.rs"),
+        include_str!("../../src/subagent/registry_checks/starts.rs"),
+        include_str!("../../src/subagent/registry_checks/limits.rs"),
+        include_str!("../../src/subagent/registry_checks/results.rs"),
+    );
     check(REGISTRY_SUITE.checks().iter().map(Check::clause), source);
 }
