@@ -1,0 +1,244 @@
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use harness_process::{ChildSpec, Environment, Input, Limits, Mark, Output, Shutdown, Transcript};
+use harness_subagent::{
+    AgentId, Capabilities, Error, ErrorKind, Result, StartSubagent, SubagentProvider, SubagentRun,
+};
+
+use crate::call_files::CallFiles;
+use crate::run::{CliRun, Course};
+use crate::{instructions, value_file};
+
+/// Runs any program as an agent.
+///
+/// The child works in the workspace that its parent names, which must be a path. It gets the prompt on standard
+/// input, or in a file, with one paragraph appended on how to hand in its value. See the
+/// [crate's documentation](crate) for its environment and for how its end is judged.
+///
+/// Children are supervised by [`harness_process`], so starts need a tokio runtime with I/O and time.
+#[derive(Clone, Debug)]
+pub struct CommandProvider {
+    name: String,
+    program: OsString,
+    arguments: Arc<[OsString]>,
+    files: PathBuf,
+    hand_in: HandIn,
+    prompt: PromptChannel,
+    environment: Environment,
+    limits: Limits,
+    shutdown: Shutdown,
+    max_value_bytes: u64,
+}
+
+/// How a child hands in its value.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum HandIn {
+    /// In the value file; see [`value_file`]. Standard output is free for whatever the program says.
+    #[default]
+    File,
+    /// As the whole of standard output, which must be one JSON document.
+    StandardOutput,
+}
+
+/// How a child gets its prompt.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum PromptChannel {
+    /// On standard input, to its end.
+    #[default]
+    StandardInput,
+    /// In the file that [`PROMPT_FILE`](crate::PROMPT_FILE) names. Standard input is empty.
+    File,
+}
+
+impl CommandProvider {
+    /// Makes a provider named `name` that runs `program`.
+    ///
+    /// A program without a slash is looked up in `PATH`. No shell is involved. The files of every call go to a
+    /// directory of its own below `files`, which is made when it is missing; see the [crate's documentation](crate).
+    #[must_use]
+    pub fn new(name: impl Into<String>, program: impl Into<OsString>, files: impl Into<PathBuf>) -> Self {
+        Self {
+            name: name.into(),
+            program: program.into(),
+            arguments: Arc::new([]),
+            files: files.into(),
+            hand_in: HandIn::default(),
+            prompt: PromptChannel::default(),
+            environment: Environment::basic(),
+            limits: Limits::default(),
+            shutdown: Shutdown::default(),
+            max_value_bytes: value_file::DEFAULT_MAX_BYTES,
+        }
+    }
+
+    /// Sets the program's arguments, passed as they are.
+    #[must_use]
+    pub fn with_arguments(mut self, arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
+        self.arguments = arguments.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Sets how a child hands in its value.
+    #[must_use]
+    pub fn with_hand_in(mut self, hand_in: HandIn) -> Self {
+        self.hand_in = hand_in;
+        self
+    }
+
+    /// Sets how a child gets its prompt.
+    #[must_use]
+    pub fn with_prompt(mut self, prompt: PromptChannel) -> Self {
+        self.prompt = prompt;
+        self
+    }
+
+    /// Sets what a child finds in its environment beside the variables of this crate. Credentials are passed only when
+    /// they are named here.
+    #[must_use]
+    pub fn with_environment(mut self, environment: Environment) -> Self {
+        self.environment = environment;
+        self
+    }
+
+    /// Sets how long a child may take.
+    #[must_use]
+    pub fn with_limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Sets how a child that has to go is told so.
+    #[must_use]
+    pub fn with_shutdown(mut self, shutdown: Shutdown) -> Self {
+        self.shutdown = shutdown;
+        self
+    }
+
+    /// Sets the longest value that is read, in bytes. A longer one is unreadable.
+    #[must_use]
+    pub fn with_max_value_bytes(mut self, max: u64) -> Self {
+        self.max_value_bytes = max;
+        self
+    }
+
+    fn launch(&self, request: StartSubagent, files: &CallFiles) -> Result<CliRun> {
+        let StartSubagent { prompt, origin, parent, cancellation, output, .. } = request;
+        let workspace = Path::new(&parent.workspace);
+        if !workspace.is_absolute() {
+            return Err(Error::new(
+                ErrorKind::Provider,
+                format!("workspace {:?} must be an absolute path here", parent.workspace),
+            ));
+        }
+
+        let mut environment = self.environment.clone().set(crate::DEPTH, (parent.depth + 1).to_string());
+        if let Some(origin) = &origin {
+            environment = environment
+                .set(crate::RUN, &origin.run)
+                .set(crate::CALL, origin.call.to_string())
+                .set(crate::ATTEMPT, origin.attempt.to_string());
+        }
+        let prompt = match &output {
+            None => prompt,
+            Some(contract) => {
+                let schema = contract.schema();
+                let path = files.write("schema.json", schema.to_string().as_bytes()).map_err(unwritable)?;
+                environment = environment.set(crate::SCHEMA_FILE, path);
+                match self.hand_in {
+                    HandIn::File => {
+                        environment = environment.set(crate::VALUE_FILE, files.value());
+                        instructions::by_file(&prompt, schema, files.value())
+                    }
+                    HandIn::StandardOutput => instructions::by_standard_output(&prompt, schema),
+                }
+            }
+        };
+        let input = match self.prompt {
+            PromptChannel::StandardInput => Input::Bytes(prompt.into_bytes()),
+            PromptChannel::File => {
+                let path = files.write("prompt.txt", prompt.as_bytes()).map_err(unwritable)?;
+                environment = environment.set(crate::PROMPT_FILE, path);
+                Input::Empty
+            }
+        };
+
+        let label = origin.as_ref().map_or_else(String::new, mark_label);
+        let spec = ChildSpec::new(&self.program)
+            .with_arguments(self.arguments.iter())
+            .with_directory(workspace)
+            .with_environment(environment)
+            .with_mark(Mark::new(label))
+            .with_input(input)
+            .with_output(Output::Stream)
+            .with_transcript(Transcript::new(files.transcript()))
+            .with_limits(self.limits)
+            .with_shutdown(self.shutdown.clone())
+            .with_cancellation(cancellation.clone());
+        let child = harness_process::start(spec).map_err(|error| {
+            Error::new(ErrorKind::Provider, format!("cannot start the child: {error}")).with_source(error)
+        })?;
+        let course = Course {
+            value: (output.is_some() && self.hand_in == HandIn::File).then(|| files.value().to_owned()),
+            value_on_output: output.is_some() && self.hand_in == HandIn::StandardOutput,
+            max_value_bytes: self.max_value_bytes,
+            transcript: files.transcript(),
+        };
+        let id = AgentId::new(format!("{}/{}", self.name, files.directory().display()));
+        Ok(CliRun::drive(id, child, course))
+    }
+}
+
+fn unwritable(error: std::io::Error) -> Error {
+    Error::new(ErrorKind::Provider, format!("cannot write the files of the call: {error}")).with_source(error)
+}
+
+/// Names the call in the mark of its processes, as far as a mark can hold it.
+fn mark_label(origin: &harness_subagent::Origin) -> String {
+    const LONGEST_RUN: usize = 200;
+    let plain = |byte: u8| if byte.is_ascii_graphic() && byte != b',' { char::from(byte) } else { '_' };
+    let run: String = origin.run.bytes().take(LONGEST_RUN).map(plain).collect();
+    format!("{run}/{}/{}", origin.call, origin.attempt)
+}
+
+#[async_trait]
+impl SubagentProvider for CommandProvider {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::NONE.with_output_contract(true)
+    }
+
+    fn inherits_parent_context(&self) -> bool {
+        false
+    }
+
+    async fn start(&self, request: StartSubagent) -> Result<Box<dyn SubagentRun>> {
+        if request.cancellation.is_cancelled() {
+            return Err(Error::new(ErrorKind::Cancelled, "the request was cancelled before the start"));
+        }
+        let files = CallFiles::create(&self.files, request.origin.as_ref()).map_err(|error| {
+            Error::new(
+                ErrorKind::Provider,
+                format!(
+                    "cannot make a directory for the call's files below {}: {error}",
+                    self.files.display()
+                ),
+            )
+            .with_source(error)
+        })?;
+        match self.launch(request, &files) {
+            Ok(run) => Ok(Box::new(run)),
+            Err(error) => {
+                files.discard();
+                Err(error)
+            }
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Subagent providers whose children are command-line programs.
+//!
+//! [`CommandProvider`] runs any program as an agent. Supervision, time limits and the clean-up of whole process trees
+//! come from [`harness_process`]; this crate adds how a program gets its prompt, how it hands in its value, and how
+//! its end is judged.
+//!
+//! # What a child gets
+//!
+//! Its working directory is the workspace of its parent. Its prompt comes on standard input, or in a file, and never
+//! on the command line; under an output contract one paragraph is appended that says how to hand in the value. Its
+//! environment is the provider's [`Environment`](harness_process::Environment), a mark by which its processes are
+//! found again, and
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | [`HARNESS_VALUE_FILE`](VALUE_FILE) | where to write the value; see [`value_file`] for the format |
+//! | [`HARNESS_SCHEMA_FILE`](SCHEMA_FILE) | a file with the JSON Schema that the value must match |
+//! | [`HARNESS_PROMPT_FILE`](PROMPT_FILE) | the prompt, where it does not come on standard input |
+//! | [`HARNESS_RUN`](RUN), [`HARNESS_CALL`](CALL), [`HARNESS_ATTEMPT`](ATTEMPT) | the call it works for, where it works for one |
+//! | [`HARNESS_DEPTH`](DEPTH) | how many delegations lie between it and the human's own agent |
+//!
+//! # How its end is judged
+//!
+//! By exit status and value alone; nothing is ever searched for in what a program says.
+//!
+//! | end | stop reason | details of the diagnostic |
+//! |---|---|---|
+//! | exit status 0, a value where one was asked for | `completed` | |
+//! | exit status 0, no value | `no-value` | |
+//! | exit status 0, something that is not one JSON document | `unreadable-value` | |
+//! | still there after handing in a whole value, and ended after the delivered grace | `completed` | |
+//! | another exit status | `error` | `exit-status` |
+//! | ended by a signal that was not ours | `crashed` | `signal` |
+//! | cancelled | `aborted` | |
+//! | a time limit | `timed-out` | `limit`: `first-byte`, `idle` or `deadline` |
+//!
+//! A value beside any other end than the first and the fourth is kept in the result to be looked at, and does not
+//! count. Every diagnostic names the `transcript`.
+//!
+//! # Files
+//!
+//! Each attempt at each call has a directory of its own, `<files>/<run>/<call>-<attempt>`, that only the user may
+//! enter: `transcript.log` with everything the child said, `schema.json`, perhaps `prompt.txt`, and the value file.
+//! Nothing is ever overwritten: an attempt that was made before is refused. Whoever makes the provider removes what
+//! is no longer wanted.
+//!
+//! # Example
+//!
+//! ```
+//! use harness_provider_cli::CommandProvider;
+//! use harness_subagent::{OutputContract, Parent, StartSubagent, SubagentProvider};
+//! use serde_json::json;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let files = tempfile::tempdir()?;
+//! let workspace = tempfile::tempdir()?;
+//! let script = r#"wc -l <&0 | { read -r lines; printf '{"lines":%d}' "$lines" > "$HARNESS_VALUE_FILE"; }"#;
+//! let provider = CommandProvider::new("count", "sh", files.path()).with_arguments(["-c", script]);
+//!
+//! let contract = OutputContract::new(json!({
+//!     "type": "object",
+//!     "properties": { "lines": { "type": "integer" } },
+//!     "required": ["lines"],
+//!     "additionalProperties": false,
+//! }))?;
+//! let parent = Parent::new("me", workspace.path().to_str().ok_or("a path in UTF-8")?);
+//! let run = provider.start(StartSubagent::new("one\ntwo", parent).with_output(contract)).await?;
+//! let result = run.result().await?;
+//! run.dispose().await?;
+//! assert!(result.stop_reason.is_completed());
+//! assert_eq!(result.structured, Some(json!({ "lines": 4 }))); // Two lines, and a paragraph after a blank one.
+//! # Ok(())
+//! # }
+//! ```
+
+#![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
+
+mod call_files;
+mod command;
+mod document;
+mod ending;
+mod instructions;
+mod run;
+mod strict_json;
+pub mod value_file;
+
+pub use command::{CommandProvider, HandIn, PromptChannel};
+
+/// The variable that names the file in which a child hands in its value.
+pub const VALUE_FILE: &str = "HARNESS_VALUE_FILE";
+/// The variable that names the file with the schema of the value.
+pub const SCHEMA_FILE: &str = "HARNESS_SCHEMA_FILE";
+/// The variable that names the file with the prompt, where it does not come on standard input.
+pub const PROMPT_FILE: &str = "HARNESS_PROMPT_FILE";
+/// The variable with the id of the run that made the call.
+pub const RUN: &str = "HARNESS_RUN";
+/// The variable with the number of the call in its run.
+pub const CALL: &str = "HARNESS_CALL";
+/// The variable with the number of the attempt at the call.
+pub const ATTEMPT: &str = "HARNESS_ATTEMPT";
+/// The variable with the child's depth.
+pub const DEPTH: &str = "HARNESS_DEPTH";

@@ -1,0 +1,9 @@
+//! Tests of the providers with real processes.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod conformance;
+mod endings;
+mod handing_in;
+mod support;
+mod what_a_child_gets;

@@ -1,0 +1,79 @@
+//! The prompt, the environment and the workspace of a child.
+
+use harness_provider_cli::PromptChannel;
+use harness_subagent::{ErrorKind, Parent, StartSubagent, SubagentProvider};
+
+use crate::support::Bench;
+
+fn hostile_prompt() -> String {
+    "it's `x` $(touch pwned) [ ] ; \" \\ \n---\n漢字 😀 \u{1b}[31m\r\n".repeat(40_000)
+}
+
+#[tokio::test]
+async fn a_prompt_of_megabytes_arrives_byte_for_byte_before_the_paragraph() {
+    for channel in [PromptChannel::StandardInput, PromptChannel::File] {
+        let bench = Bench::new();
+        let script = match channel {
+            PromptChannel::File => "cat \"$HARNESS_PROMPT_FILE\" > got; cat >> got",
+            _ => "cat > got",
+        };
+        let prompt = hostile_prompt();
+        bench.run(&bench.shell(script).with_prompt(channel), bench.request(&prompt)).await;
+        let got = std::fs::read_to_string(bench.workspace().join("got")).unwrap();
+        let rest = got.strip_prefix(&prompt).expect("the prompt comes first and unchanged");
+        assert!(rest.starts_with("\n\n") && rest.trim_start().lines().count() == 1, "{rest:?}");
+        assert!(rest.contains("HARNESS_VALUE_FILE"));
+        assert!(!bench.workspace().join("pwned").exists());
+    }
+}
+
+#[tokio::test]
+async fn a_child_that_is_asked_for_no_value_gets_its_prompt_alone() {
+    let bench = Bench::new();
+    let request = StartSubagent::new("just this", bench.parent());
+    let result = bench.run(&bench.shell("cat; echo; env | grep -c VALUE_FILE"), request).await;
+    assert_eq!(result.output, "just this\n0\n");
+}
+
+#[tokio::test]
+async fn a_child_that_reads_nothing_is_no_fault() {
+    let bench = Bench::new();
+    let result = bench
+        .run(&bench.shell("exec <&-; echo '{}' > \"$HARNESS_VALUE_FILE\""), bench.request(&hostile_prompt()))
+        .await;
+    assert!(result.stop_reason.is_completed(), "{result:?}");
+}
+
+#[tokio::test]
+async fn the_environment_names_the_call_and_holds_nothing_that_was_not_let_through() {
+    let bench = Bench::new();
+    bench
+        .run(
+            &bench.shell("env > got; cat \"$HARNESS_SCHEMA_FILE\" > schema; pwd > here"),
+            bench.request("go"),
+        )
+        .await;
+    let read = |name: &str| std::fs::read_to_string(bench.workspace().join(name)).unwrap();
+    let environment = read("got");
+    let value = |name: &str| {
+        environment.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('=')).map(str::to_owned)
+    };
+    assert_eq!(value("HARNESS_RUN").as_deref(), Some("run"));
+    assert_eq!(value("HARNESS_CALL").as_deref(), Some("1"));
+    assert_eq!(value("HARNESS_ATTEMPT").as_deref(), Some("1"));
+    assert_eq!(value("HARNESS_DEPTH").as_deref(), Some("1"));
+    assert!(value("HARNESS_MARK").is_some_and(|mark| mark.ends_with("run/1/1")));
+    assert!(value("CARGO_MANIFEST_DIR").is_none(), "our own variables stay with us");
+    assert_eq!(read("schema"), r#"{"additionalProperties":true,"type":"object"}"#);
+    assert_eq!(std::path::Path::new(read("here").trim_end()), bench.workspace().canonicalize().unwrap());
+}
+
+#[tokio::test]
+async fn a_workspace_that_is_no_absolute_path_is_refused() {
+    let bench = Bench::new();
+    for workspace in ["", ".", "relative", "/no/such/place"] {
+        let request = StartSubagent::new("go", Parent::new("parent", workspace));
+        let error = bench.shell("true").start(request).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Provider, "{workspace:?}");
+    }
+}
