@@ -27,7 +27,8 @@ pub trait WorkflowEngine: Debug + Send + Sync + 'static {
     /// Returns what differs between engines. Never changes.
     fn capabilities(&self) -> EngineCapabilities;
 
-    /// Adds an observer for as long as the engine lives. It hears of runs that are started from now on.
+    /// Adds an observer for as long as the engine lives. It hears of the runs that are started from now on, and of no
+    /// other.
     fn observe(&self, observer: Arc<dyn WorkflowObserver>);
 
     /// Starts a run and hands it to the caller.
@@ -45,8 +46,7 @@ pub trait WorkflowEngine: Debug + Send + Sync + 'static {
     /// end, whatever is registered under its name later.
     ///
     /// `cancellation` cancels the run; when it is cancelled already, the run exists and ends as cancelled, and
-    /// its body never begins. What the caller changes in its own copy of the request afterwards does not
-    /// reach the run.
+    /// its body never begins.
     ///
     /// Ownership passes when this returns `Ok`: the caller must dispose of the run on every path. Dropping the
     /// engine ends no run.

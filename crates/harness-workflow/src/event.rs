@@ -202,6 +202,16 @@ impl WorkflowObservers {
         *observers = observers.iter().cloned().chain([observer]).collect();
     }
 
+    /// Returns the observers that there are now, for one run: what is added later hears nothing of it.
+    #[must_use]
+    pub fn snapshot(&self) -> Self {
+        Self {
+            observers: RwLock::new(Arc::clone(
+                &self.observers.read().unwrap_or_else(PoisonError::into_inner),
+            )),
+        }
+    }
+
     /// Says whether nobody listens, in which case an engine need not make the event.
     #[must_use]
     pub fn is_empty(&self) -> bool {

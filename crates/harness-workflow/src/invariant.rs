@@ -8,6 +8,9 @@ use crate::{
 
 /// Checks that an engine's events keep the order and the sense that [`WorkflowEvent`] promises.
 ///
+/// Each stream has one owner: the engine that started the run, which alone tells of it. A run that two tell of is a
+/// violation too.
+///
 /// Attach one to an engine in development and in tests, and ask for its [`violations`](Self::violations). It
 /// remembers every run it has heard of, so it is not meant for a process that runs for weeks.
 ///

@@ -105,3 +105,7 @@ pub use request::{RunId, StartRun};
 pub use result::{RunResult, RunStopReason};
 pub use settlement::{Claim, Settlement};
 pub use workflow::{CatalogEntry, Workflow, WorkflowCatalog};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
