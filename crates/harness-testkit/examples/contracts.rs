@@ -4,6 +4,8 @@
 use std::io::{self, Write};
 
 use harness_testkit::conformance::{Check, Clause};
+use harness_testkit::subagent::{PROVIDER_SUITE, REGISTRY_SUITE};
+use harness_testkit::workflow::ENGINE_SUITE;
 
 fn main() -> io::Result<()> {
     let mut out = io::stdout().lock();
@@ -16,14 +18,11 @@ fn suites() -> Vec<(&'static str, Vec<&'static Clause>)> {
         checks.iter().map(Check::clause).collect()
     }
 
-    let mut suites = Vec::new();
-    #[cfg(feature = "subagent")]
-    {
-        use harness_testkit::subagent::{PROVIDER_SUITE, REGISTRY_SUITE};
-        suites.push((PROVIDER_SUITE.name(), clauses(PROVIDER_SUITE.checks())));
-        suites.push((REGISTRY_SUITE.name(), clauses(REGISTRY_SUITE.checks())));
-    }
-    suites
+    vec![
+        (PROVIDER_SUITE.name(), clauses(PROVIDER_SUITE.checks())),
+        (REGISTRY_SUITE.name(), clauses(REGISTRY_SUITE.checks())),
+        (ENGINE_SUITE.name(), clauses(ENGINE_SUITE.checks())),
+    ]
 }
 
 fn page(suites: &[(&str, Vec<&Clause>)]) -> String {

@@ -4,6 +4,7 @@
 mod broken_provider;
 #[cfg(feature = "subagent")]
 mod broken_registry;
+#[cfg(feature = "subagent")]
 mod clauses;
 mod inventory;
 #[cfg(feature = "subagent")]
@@ -12,6 +13,7 @@ mod local_fixture;
 mod mock_fixture;
 #[cfg(feature = "subagent")]
 mod mock_provider;
+#[cfg(feature = "subagent")]
 mod outside;
 #[cfg(feature = "subagent")]
 mod provider_suite;
@@ -19,3 +21,5 @@ mod provider_suite;
 mod registry_suite;
 #[cfg(all(feature = "subagent", feature = "proptest1"))]
 mod strategies;
+#[cfg(feature = "workflow")]
+mod workflow;

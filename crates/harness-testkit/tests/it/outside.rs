@@ -59,3 +59,25 @@ fn custom_provider_keeps_the_contract_in_a_crate_of_its_own() {
         assert!(lines.lines().any(|found| found == line), "no line {line:?} in {lines}");
     }
 }
+
+#[cfg(feature = "workflow")]
+#[test]
+fn custom_engine_keeps_the_contract_in_a_crate_of_its_own() {
+    use harness_testkit::workflow::ENGINE_SUITE;
+
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let (subagent, workflow) = (crates.join("harness-subagent"), crates.join("harness-workflow"));
+    let dependencies = format!(
+        "harness-subagent = {{ path = {subagent:?} }}\nharness-workflow = {{ path = {workflow:?} }}\n\
+         async-trait = \"0.1\"\nserde_json = \"1\"\n\
+         tokio = {{ version = \"1\", features = [\"macros\", \"rt\", \"sync\", \"time\"] }}\ntokio-util = \"0.7\"\n"
+    );
+    let source = include_str!("../../examples/custom_engine.rs");
+    let Some(output) = run("custom-engine", source, "workflow", &dependencies) else { return };
+    let (lines, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{lines}\n{errors}");
+    for check in ENGINE_SUITE.checks() {
+        let line = format!("ok      {}", check.clause().id);
+        assert!(lines.lines().any(|found| found == line), "no line {line:?} in {lines}");
+    }
+}
