@@ -77,7 +77,8 @@ pub enum Isolation {
     #[default]
     Session,
     /// In a process group of its own, in our session: the child can open our terminal, and is stopped
-    /// when it reads from it. Started by way of the standard library.
+    /// when it reads from it. Started by way of the standard library. What it leaves in our session is told
+    /// from the application's own children by its mark and its process group alone.
     Group,
 }
 

@@ -4,7 +4,7 @@ use std::os::fd::AsRawFd;
 
 use harness_process::{ChildSpec, Environment, Isolation, Mark, Output, start};
 
-use crate::call::{bare, label, run, sh};
+use crate::call::{alone, bare, label, run, sh};
 
 async fn says(spec: ChildSpec) -> String {
     let report = run(spec.with_output(Output::Collect { max: 100_000 })).await;
@@ -66,6 +66,7 @@ async fn a_child_may_stay_in_our_session() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(target_env = "gnu"), ignore = "the C library cannot close what is not marked")]
 async fn no_descriptor_of_ours_arrives_marked_or_not() {
     let leak = std::fs::File::open("/dev/null").unwrap();
     rustix::io::fcntl_setfd(&leak, rustix::io::FdFlags::empty()).unwrap();
@@ -89,6 +90,23 @@ async fn no_signal_is_blocked_or_ignored() {
         seen += 1;
     }
     assert_eq!(seen, 3);
+}
+
+#[test]
+fn a_mark_that_we_carry_stays_in_front() {
+    alone("isolation::nested", &[(Mark::VARIABLE, "outer".as_ref()), ("CLAUDECODE", "1".as_ref())]);
+}
+
+#[tokio::test]
+#[ignore = "runs in a process of its own"]
+async fn nested() {
+    let spec = ChildSpec::new("/usr/bin/env").with_mark(Mark::new("inner")).with_output(Output::Discard);
+    let text = says(spec).await;
+    let mark = text.lines().find_map(|line| line.strip_prefix("HARNESS_MARK=")).unwrap();
+    let (outer, own) = mark.split_once(',').unwrap();
+    assert_eq!(outer, "outer");
+    assert!(own.ends_with(":inner"), "{mark}");
+    assert!(!text.contains("CLAUDECODE"));
 }
 
 /// The `script` program gives the test a terminal, which the child must not get at.
