@@ -8,7 +8,7 @@ use std::{
     },
     path::Path,
     process::Stdio,
-    sync::Arc,
+    sync::{Arc, RwLockReadGuard},
 };
 
 use tokio::{
@@ -100,8 +100,7 @@ pub fn start(spec: ChildSpec) -> Result<Child, StartError> {
         variables: &variables,
         stdio: [stdin_theirs, stdout_theirs, stderr_theirs],
     };
-    let birth = live::birth();
-    let (pid, isolation) = match image.spawn(spec.isolation) {
+    let (birth, pid, isolation) = match image.spawn_when_free(spec.isolation) {
         Ok(spawned) => spawned,
         Err(error) => {
             if let Some(transcript) = transcript {
@@ -111,7 +110,7 @@ pub fn start(spec: ChildSpec) -> Result<Child, StartError> {
         }
     };
     let tree = Tree::plant(pid, started.elapsed, spec.mark.variable(), segment);
-    drop(birth);
+    drop((birth, image));
     // From here on, dropping the tree ends the child.
     let exit =
         ExitWatch::new(tree.leader()).map_err(|error| StartError::from_resource("an exit watch", error))?;
@@ -254,6 +253,18 @@ fn check_directory(directory: &Path) -> Result<(), StartError> {
     }
 }
 
+fn open_file(path: &Path) -> Result<File, StartError> {
+    let shown = path.display();
+    let refused = |message: String| StartError::new(StartErrorKind::Input, message).at(path);
+    let cannot =
+        |error| refused(format!("input file {shown} cannot be opened, check its path")).because(error);
+    // Opening something else might wait for ever.
+    if !std::fs::metadata(path).map_err(cannot)?.is_file() {
+        return Err(refused(format!("input {shown} is no regular file, name one")));
+    }
+    File::open(path).map_err(cannot)
+}
+
 /// Our half of the child's standard input, before the child is there.
 enum Prepared {
     Done(usize),
@@ -265,13 +276,7 @@ fn open_input(input: Input) -> Result<(OwnedFd, Prepared), StartError> {
     let fault = |error: io::Error| StartError::from_resource("standard input", error);
     let (theirs, ours) = match input {
         Input::Empty => (File::open("/dev/null").map_err(fault)?.into(), Prepared::Done(0)),
-        Input::File(path) => {
-            let file = File::open(&path).map_err(|error| {
-                let message = format!("input file {} cannot be opened, check its path", path.display());
-                StartError::new(StartErrorKind::Input, message).at(&path).because(error)
-            })?;
-            (file.into(), Prepared::Done(0))
-        }
+        Input::File(path) => (open_file(&path)?.into(), Prepared::Done(0)),
         Input::Bytes(bytes) => {
             let (theirs, pipe) = input_pipe().map_err(fault)?;
             // Most prompts fit the empty pipe, and then there is nothing left to feed.
@@ -341,8 +346,34 @@ struct Image<'a> {
     stdio: [OwnedFd; 3],
 }
 
+/// So often a start is repeated whose program was held open.
+const BUSY_TRIES: usize = 5;
+
 impl Image<'_> {
-    fn spawn(self, isolation: Isolation) -> Result<(u32, Isolation), StartError> {
+    /// Starts the process, and returns what keeps it from being taken for a leftover meanwhile.
+    ///
+    /// A child that is being started holds all our descriptors for a moment, also one by which another
+    /// thread has just written a program; that program then counts as being written. It no longer does
+    /// when all starts that were under way are over.
+    fn spawn_when_free(
+        &self,
+        isolation: Isolation,
+    ) -> Result<(RwLockReadGuard<'static, ()>, u32, Isolation), StartError> {
+        let mut tries = 0;
+        loop {
+            let birth = live::birth();
+            match self.spawn(isolation) {
+                Err(error) if error.is_busy() && tries < BUSY_TRIES => {
+                    tries += 1;
+                    drop(birth);
+                    drop(live::alone());
+                }
+                outcome => return outcome.map(|(pid, isolation)| (birth, pid, isolation)),
+            }
+        }
+    }
+
+    fn spawn(&self, isolation: Isolation) -> Result<(u32, Isolation), StartError> {
         if isolation == Isolation::Group {
             return self.spawn_in_group();
         }
@@ -372,9 +403,14 @@ impl Image<'_> {
     }
 
     /// Leaves it to the standard library, which knows process groups and no sessions.
-    fn spawn_in_group(self) -> Result<(u32, Isolation), StartError> {
+    fn spawn_in_group(&self) -> Result<(u32, Isolation), StartError> {
         self.variables.block()?;
-        let [stdin, stdout, stderr] = self.stdio.map(Stdio::from);
+        let copy = |descriptor: &OwnedFd| {
+            let copy = descriptor.try_clone().map(Stdio::from);
+            copy.map_err(|error| StartError::from_resource("standard streams", error))
+        };
+        let [stdin, stdout, stderr] = &self.stdio;
+        let (stdin, stdout, stderr) = (copy(stdin)?, copy(stdout)?, copy(stderr)?);
         let mut command = std::process::Command::new(self.program);
         command.arg0(self.name).args(self.arguments).env_clear().envs(self.variables.iter());
         command.process_group(0).stdin(stdin).stdout(stdout).stderr(stderr);

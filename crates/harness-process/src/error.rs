@@ -69,6 +69,11 @@ impl StartError {
         self
     }
 
+    /// Returns whether the program's file was open for writing.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.source.as_ref().is_some_and(|source| source.raw_os_error() == Some(libc::ETXTBSY))
+    }
+
     /// Sorts what the system said when it refused to run `program`.
     pub(crate) fn from_spawn(program: &Path, error: io::Error) -> Self {
         use StartErrorKind as Kind;

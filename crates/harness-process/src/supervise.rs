@@ -157,6 +157,7 @@ impl Call {
     }
 
     fn take(&mut self, step: Step) {
+        self.tree.remember();
         match step {
             Step::Gentle => {
                 let done = match &self.shutdown.gentle {

@@ -44,6 +44,11 @@ impl Tree {
         self.leader
     }
 
+    /// Takes note of the tree while it still hangs together. To be called before the leader is told to go.
+    pub(crate) fn remember(&mut self) {
+        self.kin.remember();
+    }
+
     /// Sends SIGINT to the leader alone.
     pub(crate) fn interrupt(&self) {
         if exit::peek(self.leader) == Exit::NotYet {
@@ -52,14 +57,12 @@ impl Tree {
     }
 
     /// Sends TERM to the leader and its process group.
-    pub(crate) fn terminate(&mut self) {
-        self.kin.remember();
+    pub(crate) fn terminate(&self) {
         self.signal(Signal::TERM);
     }
 
     /// Sends KILL to the leader and its process group.
-    pub(crate) fn kill(&mut self) {
-        self.kin.remember();
+    pub(crate) fn kill(&self) {
         self.signal(Signal::KILL);
     }
 
@@ -86,7 +89,7 @@ impl Tree {
     pub(crate) async fn end(&mut self, limit: Duration) -> Ended {
         let until = Instant::now() + limit;
         if exit::peek(self.leader) == Exit::NotYet {
-            self.signal(Signal::KILL);
+            self.kill();
         }
         // One by one first, so that the report can name them.
         self.kin.end(until).await;
@@ -95,7 +98,8 @@ impl Tree {
 
     fn end_blocking(&mut self, limit: Duration) {
         let until = Instant::now() + limit;
-        self.signal(Signal::KILL);
+        self.remember();
+        self.kill();
         exit::wait_blocking(self.leader, until);
         self.kin.end_blocking(until);
         self.close();
@@ -103,7 +107,7 @@ impl Tree {
 
     /// Reaps the leader and takes the call off the list.
     fn close(&mut self) -> Ended {
-        self.signal(Signal::KILL);
+        self.kill();
         let pid = self.leader.as_raw_pid().unsigned_abs();
         let exit = {
             // Between the two, the leader would be a stray to others, or its pid somebody else's.

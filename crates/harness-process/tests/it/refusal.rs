@@ -4,6 +4,8 @@ use std::{fs, os::unix::fs::PermissionsExt};
 
 use harness_process::{ChildSpec, Environment, Input, Mark, StartErrorKind, Transcript, start};
 
+use crate::call::alone;
+
 #[track_caller]
 fn check(spec: ChildSpec, kind: StartErrorKind, named: &str) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -87,6 +89,46 @@ fn a_working_directory_must_be_one() {
 fn an_input_file_must_be_readable() {
     let spec = ChildSpec::new("/bin/sh").with_input(Input::File("/nowhere".into()));
     check(spec, StartErrorKind::Input, "/nowhere");
+}
+
+#[test]
+fn an_input_that_is_no_file_is_not_waited_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("fifo");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    for path in [path.as_path(), directory.path()] {
+        let spec = ChildSpec::new("/bin/sh").with_input(Input::File(path.into()));
+        check(spec, StartErrorKind::Input, path.to_str().unwrap());
+    }
+}
+
+#[test]
+fn a_program_just_written_starts_while_others_are_starting() {
+    alone("refusal::just_written", &[]);
+}
+
+/// A child that is being started holds every descriptor of ours for a moment, and that of a program being
+/// written among them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "runs in a process of its own"]
+async fn just_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let workers = (0..8).map(|worker| {
+        let directory = directory.path().to_owned();
+        tokio::spawn(async move {
+            for number in 0..40 {
+                let path = directory.join(format!("{worker}-{number}"));
+                fs::write(&path, "#!/bin/sh\nexit 0\n").unwrap();
+                fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+                let mut child = start(ChildSpec::new(&path)).unwrap();
+                assert!(child.wait().await.succeeded());
+            }
+        })
+    });
+    for worker in workers.collect::<Vec<_>>() {
+        worker.await.unwrap();
+    }
 }
 
 #[test]
