@@ -17,7 +17,7 @@ pub(crate) fn birth() -> RwLockReadGuard<'static, ()> {
     BIRTHS.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// While this is held, no child is started and no other call takes leave of one.
+/// While this is held, no child is started and no other call reaps one.
 pub(crate) fn alone() -> RwLockWriteGuard<'static, ()> {
     BIRTHS.write().unwrap_or_else(PoisonError::into_inner)
 }

@@ -94,8 +94,8 @@ mod linux {
         Marked(String),
         /// There is an environment without the variable, or one that we may not read.
         Unmarked,
-        /// There is no environment: a zombie, a process started without one, or one whose program is being
-        /// replaced at this moment.
+        /// There is no environment: a zombie, a process started without one, or one that is ending or whose
+        /// program is being replaced at this moment.
         Empty,
     }
 
@@ -103,7 +103,9 @@ mod linux {
         let environment = match fs::read(format!("/proc/{pid}/environ")) {
             Ok(environment) if environment.is_empty() => return Marking::Empty,
             Ok(environment) => environment,
-            Err(_) => return Marking::Unmarked,
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Marking::Unmarked,
+            // It has let go of its memory.
+            Err(_) => return Marking::Empty,
         };
         let mut values = environment.split(|&byte| byte == 0).filter_map(|entry| {
             let value = entry.strip_prefix(variable.as_bytes())?.strip_prefix(b"=")?;

@@ -32,6 +32,8 @@ struct Found {
     /// The dead that are ours to reap.
     dead: Vec<Stat>,
     refused: Vec<Stat>,
+    /// One was gone before it could be looked at, and may have left a child.
+    vanished: bool,
     /// There was a process that could not be told from another call's.
     unclear: bool,
 }
@@ -141,15 +143,15 @@ impl Kin {
         self.killed.extend(found.held.iter().map(|quarry| quarry.stat().pid));
         self.refused.extend(&found.refused);
         found.dead.iter().copied().for_each(bury);
-        match (found.held.is_empty() && found.dead.is_empty(), found.unclear) {
-            (true, false) => Struck::Nothing,
-            (true, true) => Struck::Unclear,
-            (false, _) if Instant::now() >= until => {
-                self.left = found.held.iter().map(Quarry::stat).collect();
-                Struck::Nothing
-            }
-            (false, _) => Struck::Dying(found.held),
+        let over = found.held.is_empty() && found.dead.is_empty() && !found.vanished;
+        if over {
+            return if found.unclear { Struck::Unclear } else { Struck::Nothing };
         }
+        if Instant::now() >= until {
+            self.left = found.held.iter().map(Quarry::stat).collect();
+            return Struck::Nothing;
+        }
+        Struck::Dying(found.held)
     }
 
     /// Returns the pids of those that were killed, and of those that are still there.
@@ -172,7 +174,11 @@ impl Kin {
         // The youngest first: it is the one that may be about to have a successor.
         let mut orphans: Vec<u32> = adopted().collect();
         orphans.reverse();
-        for stat in orphans.into_iter().filter_map(process_table::stat) {
+        for pid in orphans {
+            let Some(stat) = process_table::stat(pid) else {
+                found.vanished = true;
+                continue;
+            };
             let us = *us.get_or_insert_with(|| process_table::stat(std::process::id()));
             match self.whose(&stat, us.map_or(0, |us| us.session)) {
                 Whose::Ours => self.catch_with_descendants(stat, &mut found),
@@ -209,7 +215,7 @@ impl Kin {
         }
         match hunt::catch(stat) {
             Catch::Held(quarry) => found.held.push(quarry),
-            Catch::Gone => {}
+            Catch::Gone => found.vanished = true,
             Catch::Refused => found.refused.push(stat),
         }
         true
@@ -297,7 +303,11 @@ fn adopted() -> impl Iterator<Item = u32> {
 }
 
 /// Reaps a process that is dead, if it is our child; it may be that only since its own parent died.
+///
+/// The kernel's list of our children may skip one while another is taken out of it, so nobody may be reading
+/// it now.
 fn bury(stat: Stat) {
+    let _alone = live::alone();
     let us = std::process::id();
     if process_table::stat(stat.pid).is_some_and(|now| same(&now, &stat) && now.parent == us) {
         hunt::bury(stat);
