@@ -1,0 +1,504 @@
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::task::Wake;
+
+use async_trait::async_trait;
+use harness_subagent::{AgentId, Parent, SubagentProvider};
+use harness_workflow::{
+    CallEnd, CallInfo, CallOutcome, ContextLimits, Error, ErrorCode, ErrorKind, Result, RunError, RunId,
+    RunResult, Settlement, Workflow, WorkflowContext, WorkflowEvent, WorkflowEventKind, WorkflowMeta,
+    WorkflowObservers, WorkflowRun,
+};
+use serde_json::Value;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::AbortHandle;
+use tokio::time::{Duration, timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+
+use crate::body::{self, LostUnlessSettled, TOKEN_CANCELLED};
+use crate::child::Child;
+use crate::engine::Shared;
+
+/// All that a run is made of.
+pub(crate) struct NewRun {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) runtime: Handle,
+    pub(crate) id: RunId,
+    pub(crate) meta: Arc<WorkflowMeta>,
+    pub(crate) workflow: Arc<dyn Workflow>,
+    pub(crate) provider: Arc<dyn SubagentProvider>,
+    pub(crate) observers: Option<Arc<WorkflowObservers>>,
+    pub(crate) parent: Parent,
+    pub(crate) args: Value,
+    pub(crate) max_agents: u64,
+}
+
+/// One run: what its body's context, its holder, and the tasks that end it share.
+///
+/// There is one allocation of it for each run and one task, which polls the body. Other tasks exist only
+/// while a cancelled run is given its grace, while a child that no call waits for is disposed of, and while
+/// the run itself is.
+pub(crate) struct Run {
+    me: Weak<Self>,
+    pub(crate) shared: Arc<Shared>,
+    runtime: Handle,
+    id: RunId,
+    meta: Arc<WorkflowMeta>,
+    pub(crate) provider: Arc<dyn SubagentProvider>,
+    pub(crate) parent: Parent,
+    observers: Option<Arc<WorkflowObservers>>,
+    settlement: Settlement,
+    /// Stops all children. It is none of the caller's tokens, so that a child never ends before the run knows of
+    /// its cancellation.
+    pub(crate) children_stop: CancellationToken,
+    pub(crate) slots: Semaphore,
+    pub(crate) agents_started: AtomicU64,
+    pub(crate) attempts: AtomicU64,
+    /// Held while observers hear of an event, so that they hear of all in one order. Whatever an observer may
+    /// call in turn, `cancel` above all, does without it.
+    book: Mutex<Book>,
+    result: OnceLock<Box<RunResult>>,
+    /// Tells of the result, of the last child's end, and of the disposal's end.
+    changed: Notify,
+    disposal: Mutex<Disposal>,
+}
+
+#[derive(Default)]
+struct Book {
+    sequence: u64,
+    /// No event may follow.
+    closed: bool,
+    /// The children that have not been disposed of.
+    children: Vec<Arc<Child>>,
+    checkpoint: Option<Value>,
+    task: Option<AbortHandle>,
+    /// The result, from the claim until it is published.
+    pending: Option<Box<RunResult>>,
+    release_error: Option<Error>,
+}
+
+#[derive(Default)]
+enum Disposal {
+    #[default]
+    Due,
+    UnderWay,
+    Done(Result<()>),
+}
+
+impl NewRun {
+    /// Brings the run to life and hands it to its holder.
+    pub(crate) fn start(self, cancellation: CancellationToken) -> LocalRun {
+        let run = Arc::new_cyclic(|me| Run {
+            me: Weak::clone(me),
+            slots: Semaphore::new(self.shared.slots),
+            shared: self.shared,
+            runtime: self.runtime,
+            id: self.id,
+            meta: self.meta,
+            provider: self.provider,
+            parent: self.parent,
+            observers: self.observers,
+            settlement: Settlement::default(),
+            children_stop: CancellationToken::new(),
+            agents_started: AtomicU64::new(0),
+            attempts: AtomicU64::new(0),
+            book: Mutex::default(),
+            result: OnceLock::new(),
+            changed: Notify::new(),
+            disposal: Mutex::default(),
+        });
+        if cancellation.is_cancelled() {
+            run.settlement.request_cancel(TOKEN_CANCELLED);
+        }
+        run.emit(|| WorkflowEventKind::Started { meta: Arc::clone(&run.meta) });
+        let limits =
+            ContextLimits::new(self.max_agents, run.shared.config.max_items_per_call.get());
+        let context = WorkflowContext::new(Arc::clone(&run) as _, self.args, limits);
+        let task =
+            body::drive(LostUnlessSettled(Arc::clone(&run)), self.workflow, context, cancellation);
+        let span = harness_workflow::trace::run_span(&run.id);
+        let task = if span.is_disabled() {
+            run.runtime.spawn(task)
+        } else {
+            run.runtime.spawn(task.instrument(span))
+        };
+        let mut book = run.book();
+        if !book.closed {
+            book.task = Some(task.abort_handle());
+        }
+        drop(book);
+        LocalRun { run }
+    }
+}
+
+impl Run {
+    pub(crate) fn id(&self) -> &RunId {
+        &self.id
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn arc(&self) -> Arc<Self> {
+        self.me.upgrade().expect("whoever calls a method of a run holds it")
+    }
+
+    // ---- Cancellation ----
+
+    /// Returns why the body may not go on.
+    pub(crate) fn stop_reason(&self) -> Option<String> {
+        self.settlement
+            .cancel_reason()
+            .or_else(|| self.settlement.is_claimed().then(|| "the run has ended".to_owned()))
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.stop_reason().is_some()
+    }
+
+    /// Records the request and gives the run its grace.
+    pub(crate) fn cancel(&self, reason: &str) {
+        if !self.settlement.request_cancel(reason) {
+            return;
+        }
+        self.children_stop.cancel();
+        self.slots.close();
+        let run = self.arc();
+        self.runtime.spawn(async move { run.end_within_the_grace().await });
+    }
+
+    /// Watches over a cancelled run: its children get half of the grace to stop by themselves.
+    async fn end_within_the_grace(&self) {
+        let grace = self.shared.config.cancellation_grace;
+        let half = grace / 2;
+        if self.settles_within(half).await {
+            return;
+        }
+        self.dispose_of_children();
+        if self.settles_within(grace - half).await {
+            return;
+        }
+        self.force();
+    }
+
+    async fn settles_within(&self, limit: Duration) -> bool {
+        timeout(limit, self.wait_until(|| self.result.get().is_some())).await.is_ok()
+    }
+
+    /// Waits until `condition`, of something that [`changed`](Self::changed) tells of, holds.
+    async fn wait_until(&self, mut condition: impl FnMut() -> bool) {
+        loop {
+            let changed = self.changed.notified();
+            if condition() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    // ---- Settlement ----
+
+    /// Claims the run's end and keeps its result until it is published. Only the first claim succeeds.
+    pub(crate) fn claim(&self, result: impl FnOnce() -> RunResult) -> bool {
+        let mut book = self.book();
+        let Some(claim) = self.settlement.claim() else { return false };
+        let result = result()
+            .with_agents_started(self.agents_started.load(Ordering::Relaxed))
+            .with_attempts(self.attempts.load(Ordering::Relaxed))
+            .with_checkpoint(book.checkpoint.take());
+        book.pending = Some(Box::new(claim.settle(result)));
+        true
+    }
+
+    /// Ends what the body has left, within the grace, and makes the result known.
+    pub(crate) async fn clean_up_and_publish(&self) {
+        self.children_stop.cancel();
+        self.slots.close();
+        if self.has_children() {
+            self.dispose_of_children();
+            let grace = self.shared.config.cancellation_grace;
+            let gone = timeout(grace, self.wait_until(|| !self.has_children())).await;
+            if gone.is_err() {
+                tracing::warn!(run = %self.id, "children outlive the grace and are given up");
+            }
+        }
+        self.publish();
+    }
+
+    /// Ends a run whose body has not come to its end in time. The body is dropped, if it ever returns from `poll`.
+    fn force(&self) {
+        let reason = self.stop_reason().unwrap_or_default();
+        if self.claim(|| RunResult::cancelled(RunError::cancelled(&reason))) {
+            tracing::warn!(run = %self.id, "the body has not ended within the grace and is given up");
+        }
+        self.children_stop.cancel();
+        self.slots.close();
+        self.dispose_of_children();
+        if let Some(task) = self.book().task.take() {
+            task.abort();
+        }
+        self.publish();
+    }
+
+    /// Ends a run whose task is gone.
+    pub(crate) fn lose(&self) {
+        self.claim(|| {
+            RunResult::failed(RunError::new(
+                ErrorCode::ENGINE_LOST,
+                "the runtime of the engine has shut down; start the run again",
+            ))
+        });
+        self.publish();
+    }
+
+    /// Reports every end that has not been reported, the run's last, and hands the result to whoever waits.
+    fn publish(&self) {
+        let mut book = self.book();
+        let Some(result) = book.pending.take() else { return };
+        let children = book.children.clone();
+        for child in children {
+            if child.claim_report() {
+                self.report(&mut book, || {
+                    child_ended(&child, CallEnd::new(CallOutcome::Cancelled))
+                });
+            }
+        }
+        self.report(&mut book, || WorkflowEventKind::Ended {
+            stop_reason: result.stop_reason(),
+            error: result.error().cloned(),
+            agents_started: result.agents_started(),
+            attempts: result.attempts(),
+        });
+        book.closed = true;
+        book.task = None;
+        drop(book);
+        self.shared.known.end(&self.id);
+        // Only the holder of the pending result gets here, so the cell is empty.
+        let _ = self.result.set(result);
+        self.changed.notify_waiters();
+    }
+
+    // ---- Children ----
+
+    /// Takes a started child in and reports it. Of one that comes too late, nobody hears.
+    pub(crate) fn admit(&self, child: &Arc<Child>) -> std::result::Result<(), RunError> {
+        let mut book = self.book();
+        book.children.push(Arc::clone(child));
+        if let Some(reason) = self.stop_reason() {
+            child.claim_report();
+            return Err(RunError::cancelled(&reason));
+        }
+        self.report(&mut book, || WorkflowEventKind::AgentStarted { call: call_info(child) });
+        Ok(())
+    }
+
+    pub(crate) fn report_end(&self, child: &Child, end: impl FnOnce() -> CallEnd) {
+        let mut book = self.book();
+        if child.claim_report() {
+            self.report(&mut book, || child_ended(child, end()));
+        }
+    }
+
+    /// Ends a child that no call waits for any more.
+    pub(crate) fn abandon(&self, child: Arc<Child>) {
+        let run = self.arc();
+        self.runtime.spawn(async move {
+            child.dispose(&run).await;
+        });
+    }
+
+    fn dispose_of_children(&self) {
+        let children = self.book().children.clone();
+        for child in children {
+            self.abandon(child);
+        }
+    }
+
+    pub(crate) fn child_is_gone(&self, child: &Arc<Child>) {
+        let mut book = self.book();
+        let Some(index) = book.children.iter().position(|known| Arc::ptr_eq(known, child)) else { return };
+        book.children.swap_remove(index);
+        let last = book.children.is_empty();
+        drop(book);
+        self.slots.add_permits(1);
+        if last {
+            self.changed.notify_waiters();
+        }
+    }
+
+    fn has_children(&self) -> bool {
+        !self.book().children.is_empty()
+    }
+
+    pub(crate) fn note_release_error(&self, child: &AgentId, error: harness_subagent::Error) {
+        self.book().release_error.get_or_insert_with(|| {
+            Error::new(ErrorKind::Release, format!("child {child} could not be released")).with_source(error)
+        });
+    }
+
+    // ---- Events ----
+
+    pub(crate) fn is_observed(&self) -> bool {
+        self.observers.is_some()
+    }
+
+    pub(crate) fn emit(&self, kind: impl FnOnce() -> WorkflowEventKind) {
+        if self.is_observed() {
+            self.report(&mut self.book(), kind);
+        }
+    }
+
+    /// Reports what the body says, unless it says it too late.
+    pub(crate) fn narrate(&self, kind: impl FnOnce() -> WorkflowEventKind) {
+        if self.is_observed() {
+            let mut book = self.book();
+            if !self.is_over() {
+                self.report(&mut book, kind);
+            }
+        }
+    }
+
+    pub(crate) fn keep_checkpoint(&self, value: Value) {
+        let mut book = self.book();
+        if !self.is_over() {
+            self.report(&mut book, || WorkflowEventKind::Checkpoint { value: value.clone() });
+            book.checkpoint = Some(value);
+        }
+    }
+
+    fn report(&self, book: &mut Book, kind: impl FnOnce() -> WorkflowEventKind) {
+        if let Some(observers) = &self.observers
+            && !book.closed
+        {
+            book.sequence += 1;
+            observers.notify(&WorkflowEvent::new(self.id.clone(), book.sequence, kind()));
+        }
+    }
+
+    // ---- Disposal ----
+
+    /// Begins the disposal, if that has not been done.
+    fn begin_disposal(&self) {
+        let mut disposal = self.disposal.lock().unwrap_or_else(PoisonError::into_inner);
+        if !matches!(*disposal, Disposal::Due) {
+            return;
+        }
+        if self.result.get().is_some() && !self.has_children() {
+            *disposal = Disposal::Done(self.release_outcome());
+            return;
+        }
+        *disposal = Disposal::UnderWay;
+        drop(disposal);
+        self.cancel("the run was disposed of");
+        let finish = FinishDisposal(self.arc());
+        self.runtime.spawn(async move {
+            let run = &finish.0;
+            run.dispose_of_children();
+            let grace = run.shared.config.cancellation_grace;
+            let gone = || run.result.get().is_some() && !run.has_children();
+            if timeout(grace, run.wait_until(gone)).await.is_err() {
+                run.force();
+            }
+        });
+    }
+
+    fn release_outcome(&self) -> Result<()> {
+        let book = self.book();
+        match &book.release_error {
+            Some(error) => Err(error.clone()),
+            None if book.children.is_empty() => Ok(()),
+            None => Err(Error::new(
+                ErrorKind::Release,
+                format!("{} children outlive the grace and are given up", book.children.len()),
+            )),
+        }
+    }
+
+    fn disposal_outcome(&self) -> Option<Result<()>> {
+        match &*self.disposal.lock().unwrap_or_else(PoisonError::into_inner) {
+            Disposal::Done(outcome) => Some(outcome.clone()),
+            Disposal::Due | Disposal::UnderWay => None,
+        }
+    }
+}
+
+/// Ends a disposal, also when its task is dropped with its runtime.
+struct FinishDisposal(Arc<Run>);
+
+impl Drop for FinishDisposal {
+    fn drop(&mut self) {
+        let run = &self.0;
+        let outcome = run.release_outcome();
+        *run.disposal.lock().unwrap_or_else(PoisonError::into_inner) = Disposal::Done(outcome);
+        run.changed.notify_waiters();
+    }
+}
+
+fn call_info(child: &Child) -> CallInfo {
+    *child.info.clone().expect("children of observed runs are described")
+}
+
+fn child_ended(child: &Child, end: CallEnd) -> WorkflowEventKind {
+    WorkflowEventKind::AgentEnded { call: call_info(child), end }
+}
+
+/// The waker of the token given to `start`: what it wakes is the run's cancellation.
+impl Wake for Run {
+    fn wake(self: Arc<Self>) {
+        self.cancel(TOKEN_CANCELLED);
+    }
+}
+
+impl fmt::Debug for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Run").field("id", &self.id).field("settlement", &self.settlement).finish_non_exhaustive()
+    }
+}
+
+/// The holder's side of a run.
+#[derive(Debug)]
+pub(crate) struct LocalRun {
+    run: Arc<Run>,
+}
+
+#[async_trait]
+impl WorkflowRun for LocalRun {
+    fn id(&self) -> &RunId {
+        &self.run.id
+    }
+
+    fn meta(&self) -> &Arc<WorkflowMeta> {
+        &self.run.meta
+    }
+
+    async fn result(&self) -> RunResult {
+        self.run.wait_until(|| self.run.result.get().is_some()).await;
+        self.run.result.get().map(|result| RunResult::clone(result)).expect("the wait is for the result")
+    }
+
+    fn cancel(&self, reason: &str) {
+        self.run.cancel(reason);
+    }
+
+    async fn dispose(&self) -> Result<()> {
+        self.run.begin_disposal();
+        let mut outcome = None;
+        self.run
+            .wait_until(|| {
+                outcome = self.run.disposal_outcome();
+                outcome.is_some()
+            })
+            .await;
+        outcome.expect("the wait is for the outcome")
+    }
+}
+
+impl Drop for LocalRun {
+    fn drop(&mut self) {
+        self.run.begin_disposal();
+    }
+}
