@@ -141,7 +141,9 @@ impl Run {
                     end.outcome = CallOutcome::Completed;
                     Ok(AgentOutcome::Value(value))
                 }
-                Err(error) => Err(RunError::new(ErrorCode::AGENT_RESULT, format!("the child's value: {error}"))),
+                Err(error) => {
+                    Err(RunError::new(ErrorCode::AGENT_RESULT, format!("the child's value: {error}")))
+                }
             },
             None if !completed && self.is_over() => {
                 end.outcome = CallOutcome::Cancelled;

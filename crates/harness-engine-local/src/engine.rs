@@ -1,5 +1,5 @@
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use harness_subagent::{SubagentProvider, SubagentRegistry};
@@ -11,9 +11,9 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use crate::LocalConfig;
 use crate::known::KnownRuns;
 use crate::run::{LocalRun, NewRun};
-use crate::LocalConfig;
 
 /// Runs workflows in this process, on tokio.
 ///
@@ -27,7 +27,7 @@ use crate::LocalConfig;
 pub struct LocalEngine {
     shared: Arc<Shared>,
     catalog: WorkflowCatalog,
-    observers: Mutex<Observers>,
+    observers: WorkflowObservers,
 }
 
 /// What the runs of an engine have in common. It outlives the engine's handle.
@@ -38,20 +38,13 @@ pub(crate) struct Shared {
     pub(crate) known: KnownRuns,
 }
 
-/// The observers that new runs get. A run that has started keeps those it has.
-#[derive(Default)]
-struct Observers {
-    all: Vec<Arc<dyn WorkflowObserver>>,
-    current: Option<Arc<WorkflowObservers>>,
-}
-
 impl LocalEngine {
     /// Makes an engine that keeps its runs in memory only.
     #[must_use]
     pub fn new(registry: Arc<dyn SubagentRegistry>, catalog: WorkflowCatalog, config: LocalConfig) -> Self {
         let slots = config.slots();
         let shared = Shared { registry, config, slots, known: KnownRuns::default() };
-        Self { shared: Arc::new(shared), catalog, observers: Mutex::default() }
+        Self { shared: Arc::new(shared), catalog, observers: WorkflowObservers::default() }
     }
 
     /// Returns the engine's configuration.
@@ -72,10 +65,6 @@ impl LocalEngine {
         })
     }
 
-    fn current_observers(&self) -> Option<Arc<WorkflowObservers>> {
-        self.observers.lock().unwrap_or_else(PoisonError::into_inner).current.clone()
-    }
-
     fn new_run(
         &self,
         entry: &CatalogEntry,
@@ -94,7 +83,7 @@ impl LocalEngine {
             meta: Arc::clone(entry.meta()),
             workflow: Arc::clone(entry.workflow()),
             provider,
-            observers: self.current_observers(),
+            observers: (!self.observers.is_empty()).then(|| Box::new(self.observers.snapshot())),
             parent: request.parent,
             args: request.args,
             max_agents,
@@ -117,13 +106,7 @@ impl WorkflowEngine for LocalEngine {
     }
 
     fn observe(&self, observer: Arc<dyn WorkflowObserver>) {
-        let mut observers = self.observers.lock().unwrap_or_else(PoisonError::into_inner);
-        observers.all.push(observer);
-        let current = WorkflowObservers::default();
-        for observer in &observers.all {
-            current.add(Arc::clone(observer));
-        }
-        observers.current = Some(Arc::new(current));
+        self.observers.add(observer);
     }
 
     async fn start(

@@ -30,7 +30,7 @@ pub(crate) struct NewRun {
     pub(crate) meta: Arc<WorkflowMeta>,
     pub(crate) workflow: Arc<dyn Workflow>,
     pub(crate) provider: Arc<dyn SubagentProvider>,
-    pub(crate) observers: Option<Arc<WorkflowObservers>>,
+    pub(crate) observers: Option<Box<WorkflowObservers>>,
     pub(crate) parent: Parent,
     pub(crate) args: Value,
     pub(crate) max_agents: u64,
@@ -49,7 +49,8 @@ pub(crate) struct Run {
     meta: Arc<WorkflowMeta>,
     pub(crate) provider: Arc<dyn SubagentProvider>,
     pub(crate) parent: Parent,
-    observers: Option<Arc<WorkflowObservers>>,
+    /// Those that were there at the start. Without any, no event is made.
+    observers: Option<Box<WorkflowObservers>>,
     settlement: Settlement,
     /// Stops all children. It is none of the caller's tokens, so that a child never ends before the run knows of
     /// its cancellation.
@@ -114,11 +115,9 @@ impl NewRun {
             run.settlement.request_cancel(TOKEN_CANCELLED);
         }
         run.emit(|| WorkflowEventKind::Started { meta: Arc::clone(&run.meta) });
-        let limits =
-            ContextLimits::new(self.max_agents, run.shared.config.max_items_per_call.get());
+        let limits = ContextLimits::new(self.max_agents, run.shared.config.max_items_per_call.get());
         let context = WorkflowContext::new(Arc::clone(&run) as _, self.args, limits);
-        let task =
-            body::drive(LostUnlessSettled(Arc::clone(&run)), self.workflow, context, cancellation);
+        let task = body::drive(LostUnlessSettled(Arc::clone(&run)), self.workflow, context, cancellation);
         let span = harness_workflow::trace::run_span(&run.id);
         let task = if span.is_disabled() {
             run.runtime.spawn(task)
@@ -262,9 +261,7 @@ impl Run {
         let children = book.children.clone();
         for child in children {
             if child.claim_report() {
-                self.report(&mut book, || {
-                    child_ended(&child, CallEnd::new(CallOutcome::Cancelled))
-                });
+                self.report(&mut book, || child_ended(&child, CallEnd::new(CallOutcome::Cancelled)));
             }
         }
         self.report(&mut book, || WorkflowEventKind::Ended {
@@ -455,7 +452,10 @@ impl Wake for Run {
 
 impl fmt::Debug for Run {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Run").field("id", &self.id).field("settlement", &self.settlement).finish_non_exhaustive()
+        f.debug_struct("Run")
+            .field("id", &self.id)
+            .field("settlement", &self.settlement)
+            .finish_non_exhaustive()
     }
 }
 

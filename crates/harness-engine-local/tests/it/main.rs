@@ -1,0 +1,8 @@
+//! Tests of the embedded engine through its public surface.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod bodies;
+mod calls;
+mod cancellation;
+mod leaks;
