@@ -33,7 +33,9 @@ pub(crate) async fn drive(
         poll_body(run, &*workflow, context).await
     };
     if run.claim(|| as_result(outcome)) {
-        run.clean_up_and_publish().await;
+        run.clean_up().await;
+        run.seal(true).await;
+        run.publish();
     }
 }
 
@@ -89,6 +91,10 @@ fn as_result(outcome: Result<Value, RunError>) -> RunResult {
                 format!("the body's value cannot be stored: {error}"),
             )),
         },
+        // Details that could not be read back would make the whole end unreadable.
+        Err(error) if error.details().is_some_and(|details| value::check(details).is_err()) => {
+            RunResult::failed(RunError::new(error.code().clone(), error.message()))
+        }
         Err(error) => RunResult::failed(error),
     }
 }

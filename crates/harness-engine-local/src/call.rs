@@ -1,5 +1,3 @@
-use std::error::Error as StdError;
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -7,11 +5,16 @@ use async_trait::async_trait;
 use harness_subagent::{Origin, StartSubagent, StopReason, SubagentResult};
 use harness_workflow::{
     AgentOutcome, CallEnd, CallInfo, CallOutcome, ErrorCode, NoValue, NumberedCall, RunError,
-    WorkflowEventKind, WorkflowHost, value,
+    WorkflowEventKind, WorkflowHost, trace, value,
 };
 use serde_json::{Value, json};
+use tokio::sync::SemaphorePermit;
+use tracing::{Instrument, Span};
 
+use crate::chain;
 use crate::child::Child;
+use crate::journal::{Answer, CallFingerprint, Entry};
+use crate::recorder::Past;
 use crate::run::Run;
 
 #[async_trait]
@@ -21,30 +24,81 @@ impl WorkflowHost for Run {
     }
 
     fn phase(&self, title: &str) {
-        self.narrate(|| WorkflowEventKind::Phase { title: title.to_owned() });
+        self.narrate(
+            || WorkflowEventKind::Phase { title: title.to_owned() },
+            || Entry::Phase { title: title.to_owned() },
+        );
     }
 
     fn log(&self, message: &str) {
-        self.narrate(|| WorkflowEventKind::Log { message: message.to_owned() });
+        self.narrate(
+            || WorkflowEventKind::Log { message: message.to_owned() },
+            || Entry::Log { message: message.to_owned() },
+        );
     }
 
     fn checkpoint(&self, value: Value) -> Result<(), RunError> {
-        self.keep_checkpoint(value);
-        Ok(())
+        self.keep_checkpoint(value)
     }
 
     async fn call(&self, call: NumberedCall) -> Result<AgentOutcome, RunError> {
         self.agents_started.fetch_max(call.number, Ordering::Relaxed);
+        let mut attempt = 1;
+        if let Some(recorder) = &self.recorder {
+            match recorder.look_up(&call)? {
+                Past::Answered(answer) => return answer,
+                Past::Due(number) => attempt = number,
+            }
+        }
         // The slot goes over to the child with its admission.
         let slot = self.slots.acquire().await.map_err(|_| self.stopped())?;
+        if let Some(recorder) = &self.recorder {
+            Box::pin(recorder.record_synced(attempt_begins(&call, attempt))).await?;
+        }
+        let number = call.number;
+        let span = trace::call_span(self.id(), number, attempt);
+        if span.is_disabled() {
+            self.carry_out(call, attempt, slot).await
+        } else {
+            Box::pin(self.carry_out(call, attempt, slot).instrument(span)).await
+        }
+    }
+}
+
+fn attempt_begins(call: &NumberedCall, attempt: u32) -> Entry {
+    Entry::AgentStarted {
+        call: call.number,
+        attempt,
+        label: call.label.clone(),
+        phase: call.phase.clone(),
+        fingerprint: CallFingerprint::of(call),
+    }
+}
+
+impl Run {
+    /// Starts the child of a call, waits for its end and disposes of it.
+    async fn carry_out(
+        &self,
+        call: NumberedCall,
+        attempt: u32,
+        slot: SemaphorePermit<'_>,
+    ) -> Result<AgentOutcome, RunError> {
         self.attempts.fetch_add(1, Ordering::Relaxed);
+        let number = call.number;
         let wants_value = call.output.is_some();
-        let described = self.is_observed().then(|| (call.number, call.label.clone(), call.phase.clone()));
-        let request = self.child_request(call, 1);
-        let started = self.shared.registry.start_on(Arc::clone(&self.provider), request).await;
-        let run = started.map_err(|error| self.start_failed(&error))?;
-        let info = described.map(|(number, label, phase)| {
-            Box::new(CallInfo::new(number, 1, label, run.id().clone()).with_phase(phase))
+        let described = self.is_observed().then(|| (call.label.clone(), call.phase.clone()));
+        let request = self.child_request(call, attempt);
+        let run = match self.shared.registry.start_on(Arc::clone(&self.provider), request).await {
+            Ok(run) => run,
+            Err(error) => {
+                let outcome = Err(self.start_failed(&error));
+                return self.answer(number, attempt, outcome, None).await;
+            }
+        };
+        Span::current().record("child", run.id().as_str());
+        self.note(|| Entry::AgentSpawned { call: number, attempt, child: run.id().clone() });
+        let info = described.map(|(label, phase)| {
+            Box::new(CallInfo::new(number, attempt, label, run.id().clone()).with_phase(phase))
         });
         let open = OpenChild { run: self, child: Some(Arc::new(Child::new(run, info))) };
         slot.forget();
@@ -54,13 +108,29 @@ impl WorkflowHost for Run {
         }
         let result = self.wait_for(open.child()).await;
         let (outcome, end) = self.judge(result, wants_value);
+        let outcome = self.answer(number, attempt, outcome, Some(&end)).await;
         self.report_end(open.child(), || end);
         open.dispose().await;
         outcome
     }
-}
 
-impl Run {
+    /// Records the answer to a call before anybody gets it. What a cancelled call gets is no answer.
+    async fn answer(
+        &self,
+        call: u64,
+        attempt: u32,
+        outcome: Result<AgentOutcome, RunError>,
+        end: Option<&CallEnd>,
+    ) -> Result<AgentOutcome, RunError> {
+        let Some(recorder) = &self.recorder else { return outcome };
+        if outcome.as_ref().is_err_and(|error| *error.code() == ErrorCode::CANCELLED) {
+            return outcome;
+        }
+        let entry = Entry::AgentEnded { call, attempt, answer: Answer::from(&outcome), end: end.cloned() };
+        Box::pin(recorder.record(entry)).await?;
+        outcome
+    }
+
     /// The error of a call that the run's end has caught up with.
     fn stopped(&self) -> RunError {
         RunError::cancelled(self.stop_reason().as_deref().unwrap_or("the run has ended"))
@@ -156,18 +226,6 @@ impl Run {
         };
         (outcome, end)
     }
-}
-
-/// An error and its causes, in one line.
-fn chain(error: &dyn StdError) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        // Writing to a text cannot fail.
-        let _ = write!(text, ": {cause}");
-        next = cause.source();
-    }
-    text
 }
 
 /// A child that a call waits for. When the call is dropped, the run ends the child.

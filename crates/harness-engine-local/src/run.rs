@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use harness_subagent::{AgentId, Parent, SubagentProvider};
 use harness_workflow::{
     CallEnd, CallInfo, CallOutcome, ContextLimits, Error, ErrorCode, ErrorKind, Result, RunError, RunId,
-    RunResult, Settlement, Workflow, WorkflowContext, WorkflowEvent, WorkflowEventKind, WorkflowMeta,
-    WorkflowObservers, WorkflowRun,
+    RunResult, RunStopReason, Settlement, Workflow, WorkflowContext, WorkflowEvent, WorkflowEventKind,
+    WorkflowMeta, WorkflowObservers, WorkflowRun,
 };
 use serde_json::Value;
 use tokio::runtime::Handle;
@@ -21,6 +21,9 @@ use tracing::Instrument;
 use crate::body::{self, LostUnlessSettled, TOKEN_CANCELLED};
 use crate::child::Child;
 use crate::engine::Shared;
+use crate::history::{RunHistory, RunState};
+use crate::journal::{Entry, Journal};
+use crate::recorder::Recorder;
 
 /// All that a run is made of.
 pub(crate) struct NewRun {
@@ -34,6 +37,8 @@ pub(crate) struct NewRun {
     pub(crate) parent: Parent,
     pub(crate) args: Value,
     pub(crate) max_agents: u64,
+    /// Its journal, open for writing, and what stands in it.
+    pub(crate) journal: Option<(Box<dyn Journal>, RunHistory)>,
 }
 
 /// One run: what its body's context, its holder, and the tasks that end it share.
@@ -58,6 +63,7 @@ pub(crate) struct Run {
     pub(crate) slots: Semaphore,
     pub(crate) agents_started: AtomicU64,
     pub(crate) attempts: AtomicU64,
+    pub(crate) recorder: Option<Box<Recorder>>,
     /// Held while observers hear of an event, so that they hear of all in one order. Whatever an observer may
     /// call in turn, `cancel` above all, does without it.
     book: Mutex<Book>,
@@ -90,8 +96,21 @@ enum Disposal {
 }
 
 impl NewRun {
-    /// Brings the run to life and hands it to its holder.
+    /// Brings the run to life and hands it to its holder. A run that has ended stays as it is.
     pub(crate) fn start(self, cancellation: CancellationToken) -> LocalRun {
+        let mut book = Book::default();
+        let (mut agents_started, mut attempts, mut cancel_reason, mut end) = (0, 0, None, None);
+        let recorder = self.journal.map(|(journal, mut history)| {
+            agents_started = history.agents_started();
+            attempts = history.attempts();
+            cancel_reason = history.cancel_reason.take();
+            book.checkpoint = history.checkpoint.take();
+            if let RunState::Finished(result) = &history.state {
+                end = Some(result.clone());
+            }
+            Box::new(Recorder::new(journal, history, self.shared.config.max_attempts_per_call.get()))
+        });
+        let limits = ContextLimits::new(self.max_agents, self.shared.config.max_items_per_call.get());
         let run = Arc::new_cyclic(|me| Run {
             me: Weak::clone(me),
             slots: Semaphore::new(self.shared.slots),
@@ -104,18 +123,25 @@ impl NewRun {
             observers: self.observers,
             settlement: Settlement::default(),
             children_stop: CancellationToken::new(),
-            agents_started: AtomicU64::new(0),
-            attempts: AtomicU64::new(0),
-            book: Mutex::default(),
+            agents_started: AtomicU64::new(agents_started),
+            attempts: AtomicU64::new(attempts),
+            recorder,
+            book: Mutex::new(book),
             result: OnceLock::new(),
             changed: Notify::new(),
             disposal: Mutex::default(),
         });
-        if cancellation.is_cancelled() {
+        if let Some(end) = end {
+            run.stay_ended(end);
+            return LocalRun { run };
+        }
+        if let Some(reason) = &cancel_reason {
+            run.settlement.request_cancel(reason);
+        } else if cancellation.is_cancelled() {
             run.settlement.request_cancel(TOKEN_CANCELLED);
+            run.note(|| Entry::CancelRequested { reason: TOKEN_CANCELLED.to_owned() });
         }
         run.emit(|| WorkflowEventKind::Started { meta: Arc::clone(&run.meta) });
-        let limits = ContextLimits::new(self.max_agents, run.shared.config.max_items_per_call.get());
         let context = WorkflowContext::new(Arc::clone(&run) as _, self.args, limits);
         let task = body::drive(LostUnlessSettled(Arc::clone(&run)), self.workflow, context, cancellation);
         let span = harness_workflow::trace::run_span(&run.id);
@@ -166,6 +192,7 @@ impl Run {
         }
         self.children_stop.cancel();
         self.slots.close();
+        self.note(|| Entry::CancelRequested { reason: reason.to_owned() });
         let run = self.arc();
         self.runtime.spawn(async move { run.end_within_the_grace().await });
     }
@@ -181,7 +208,7 @@ impl Run {
         if self.settles_within(grace - half).await {
             return;
         }
-        self.force();
+        self.force().await;
     }
 
     async fn settles_within(&self, limit: Duration) -> bool {
@@ -213,8 +240,8 @@ impl Run {
         true
     }
 
-    /// Ends what the body has left, within the grace, and makes the result known.
-    pub(crate) async fn clean_up_and_publish(&self) {
+    /// Ends what the body has left, within the grace.
+    pub(crate) async fn clean_up(&self) {
         self.children_stop.cancel();
         self.slots.close();
         if self.has_children() {
@@ -225,11 +252,44 @@ impl Run {
                 tracing::warn!(run = %self.id, "children outlive the grace and are given up");
             }
         }
-        self.publish();
+    }
+
+    /// Records the claimed result as the end of the run, for good.
+    ///
+    /// A run whose journal cannot be written, or is not that of its body, keeps its journal as it is, so that it can
+    /// be resumed. `body_has_ended` says that the body has made all its calls.
+    pub(crate) async fn seal(&self, body_has_ended: bool) {
+        const LIMIT: Duration = Duration::from_secs(10);
+        let Some(recorder) = &self.recorder else { return };
+        let Some(result) = self.book().pending.clone() else { return };
+        let is_cancelled = result.stop_reason() == RunStopReason::Cancelled;
+        let outcome = match recorder.mismatch(body_has_ended && !is_cancelled) {
+            Some(mismatch) => Err(mismatch),
+            None => {
+                let entry = Entry::RunFinished { result: *result };
+                timeout(LIMIT, recorder.record_synced(entry)).await.unwrap_or_else(|_| {
+                    Err(RunError::new(
+                        ErrorCode::JOURNAL,
+                        "the end could not be recorded in time; resume the run",
+                    ))
+                })
+            }
+        };
+        let Err(error) = outcome else { return };
+        tracing::warn!(run = %self.id, %error, "the end of a run is not recorded");
+        let mut book = self.book();
+        if let Some(pending) = book.pending.as_deref_mut()
+            && !is_cancelled
+        {
+            *pending = RunResult::failed(error)
+                .with_agents_started(pending.agents_started())
+                .with_attempts(pending.attempts())
+                .with_checkpoint(pending.checkpoint().cloned());
+        }
     }
 
     /// Ends a run whose body has not come to its end in time. The body is dropped, if it ever returns from `poll`.
-    fn force(&self) {
+    async fn force(&self) {
         let reason = self.stop_reason().unwrap_or_default();
         if self.claim(|| RunResult::cancelled(RunError::cancelled(&reason))) {
             tracing::warn!(run = %self.id, "the body has not ended within the grace and is given up");
@@ -240,6 +300,7 @@ impl Run {
         if let Some(task) = self.book().task.take() {
             task.abort();
         }
+        self.seal(false).await;
         self.publish();
     }
 
@@ -255,7 +316,7 @@ impl Run {
     }
 
     /// Reports every end that has not been reported, the run's last, and hands the result to whoever waits.
-    fn publish(&self) {
+    pub(crate) fn publish(&self) {
         let mut book = self.book();
         let Some(result) = book.pending.take() else { return };
         let children = book.children.clone();
@@ -274,9 +335,23 @@ impl Run {
         book.task = None;
         drop(book);
         self.shared.known.end(&self.id);
+        if let Some(recorder) = &self.recorder {
+            recorder.close();
+        }
         // Only the holder of the pending result gets here, so the cell is empty.
         let _ = self.result.set(result);
         self.changed.notify_waiters();
+    }
+
+    /// Makes known how a run ended before it was taken up. Nothing happens in it any more.
+    fn stay_ended(&self, result: RunResult) {
+        // The claim keeps a cancellation from having any effect.
+        drop(self.settlement.claim());
+        self.book().closed = true;
+        if let Some(recorder) = &self.recorder {
+            recorder.close();
+        }
+        let _ = self.result.set(Box::new(result));
     }
 
     // ---- Children ----
@@ -349,8 +424,12 @@ impl Run {
         }
     }
 
-    /// Reports what the body says, unless it says it too late.
-    pub(crate) fn narrate(&self, kind: impl FnOnce() -> WorkflowEventKind) {
+    /// Records and reports what the body says, unless it says it too late or has said it before.
+    pub(crate) fn narrate(&self, kind: impl FnOnce() -> WorkflowEventKind, entry: impl FnOnce() -> Entry) {
+        if self.recorder.as_ref().is_some_and(|recorder| recorder.has_heard()) {
+            return;
+        }
+        self.note(entry);
         if self.is_observed() {
             let mut book = self.book();
             if !self.is_over() {
@@ -359,11 +438,26 @@ impl Run {
         }
     }
 
-    pub(crate) fn keep_checkpoint(&self, value: Value) {
+    pub(crate) fn keep_checkpoint(&self, value: Value) -> std::result::Result<(), RunError> {
+        if let Some(recorder) = &self.recorder {
+            if recorder.has_heard() {
+                self.book().checkpoint = Some(value);
+                return Ok(());
+            }
+            recorder.note(Entry::Checkpoint { value: value.clone() })?;
+        }
         let mut book = self.book();
         if !self.is_over() {
             self.report(&mut book, || WorkflowEventKind::Checkpoint { value: value.clone() });
             book.checkpoint = Some(value);
+        }
+        Ok(())
+    }
+
+    /// Records what may be lost with the machine. If it cannot be, the next call says so.
+    pub(crate) fn note(&self, entry: impl FnOnce() -> Entry) {
+        if let Some(recorder) = &self.recorder {
+            let _ = recorder.note(entry());
         }
     }
 
@@ -398,7 +492,7 @@ impl Run {
             let grace = run.shared.config.cancellation_grace;
             let gone = || run.result.get().is_some() && !run.has_children();
             if timeout(grace, run.wait_until(gone)).await.is_err() {
-                run.force();
+                run.force().await;
             }
         });
     }
