@@ -5,4 +5,5 @@
 mod bodies;
 mod calls;
 mod cancellation;
+mod journal;
 mod leaks;
