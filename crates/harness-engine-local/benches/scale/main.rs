@@ -31,6 +31,16 @@ fn main() {
         println!("{}", serde_json::to_string(&concurrent(&args[at + 1], runs)).expect("plain data"));
         return;
     }
+    if args.get(1).is_some_and(|arg| arg == "--alone") {
+        let runtime = runtime(1);
+        let engine = ours::engine(None);
+        runtime.block_on(async {
+            for _ in 0..args[3].parse::<u64>().unwrap() {
+                if args[2] == "ours" { ours::run(&engine, 256).await } else { tokio::spawn(bare::run(256, None)).await.unwrap(); }
+            }
+        });
+        return;
+    }
     let sweeps = env::var("SCALE_SWEEPS").ok().and_then(|text| text.parse().ok()).unwrap_or(SWEEPS);
     let mut rows = Vec::new();
     one_at_a_time(sweeps, &mut rows);

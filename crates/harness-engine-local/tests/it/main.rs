@@ -5,5 +5,6 @@
 mod bodies;
 mod calls;
 mod cancellation;
+mod conformance;
 mod journal;
 mod leaks;
