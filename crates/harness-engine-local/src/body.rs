@@ -33,9 +33,7 @@ pub(crate) async fn drive(
         poll_body(run, &*workflow, context).await
     };
     if run.claim(|| as_result(outcome)) {
-        run.clean_up().await;
-        run.seal(true).await;
-        run.publish();
+        run.wind_up().await;
     }
 }
 

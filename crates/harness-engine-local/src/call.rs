@@ -1,23 +1,26 @@
+use std::future::ready;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use async_trait::async_trait;
-use harness_subagent::{Origin, StartSubagent, StopReason, SubagentResult};
+use harness_subagent::{Origin, StartSubagent, StopReason, SubagentResult, SubagentRun};
 use harness_workflow::{
     AgentOutcome, CallEnd, CallInfo, CallOutcome, ErrorCode, NoValue, NumberedCall, RunError,
     WorkflowEventKind, WorkflowHost, trace, value,
 };
 use serde_json::{Value, json};
-use tokio::sync::SemaphorePermit;
+use tokio::sync::{SemaphorePermit, TryAcquireError};
 use tracing::{Instrument, Span};
 
 use crate::chain;
 use crate::child::Child;
 use crate::journal::{Answer, CallFingerprint, Entry};
-use crate::recorder::Past;
+use crate::recorder::{Past, Recorder};
 use crate::run::Run;
 
-#[async_trait]
+type Outcome = Result<AgentOutcome, RunError>;
+type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
 impl WorkflowHost for Run {
     fn cancel_reason(&self) -> Option<String> {
         self.stop_reason()
@@ -41,93 +44,128 @@ impl WorkflowHost for Run {
         self.keep_checkpoint(value)
     }
 
-    async fn call(&self, call: NumberedCall) -> Result<AgentOutcome, RunError> {
+    // By hand, as the trait's macro would keep the whole request in the future of every call that waits for its child:
+    // what is needed before the child's start is not part of this one.
+    fn call<'life0, 'async_trait>(&'life0 self, call: NumberedCall) -> Boxed<'async_trait, Outcome>
+    where
+        'life0: 'async_trait,
+        Self: 'async_trait,
+    {
         self.agents_started.fetch_max(call.number, Ordering::Relaxed);
-        let mut attempt = 1;
         if let Some(recorder) = &self.recorder {
-            match recorder.look_up(&call)? {
-                Past::Answered(answer) => return answer,
-                Past::Due(number) => attempt = number,
-            }
+            return Box::pin(self.call_recorded(call, recorder));
         }
-        // The slot goes over to the child with its admission.
-        let slot = self.slots.acquire().await.map_err(|_| self.stopped())?;
-        if let Some(recorder) = &self.recorder {
-            Box::pin(recorder.record_synced(attempt_begins(&call, attempt))).await?;
-        }
-        let number = call.number;
-        let span = trace::call_span(self.id(), number, attempt);
-        if span.is_disabled() {
-            self.carry_out(call, attempt, slot).await
-        } else {
-            Box::pin(self.carry_out(call, attempt, slot).instrument(span)).await
+        match self.slots.try_acquire() {
+            Ok(slot) => Box::pin(self.carry_out(self.begin(call, 1, slot))),
+            Err(TryAcquireError::NoPermits) => Box::pin(async move {
+                let slot = self.slot().await?;
+                self.carry_out(self.begin(call, 1, slot)).await
+            }),
+            Err(TryAcquireError::Closed) => Box::pin(ready(Err(self.stopped()))),
         }
     }
 }
 
-fn attempt_begins(call: &NumberedCall, attempt: u32) -> Entry {
-    Entry::AgentStarted {
-        call: call.number,
-        attempt,
-        label: call.label.clone(),
-        phase: call.phase.clone(),
-        fingerprint: CallFingerprint::of(call),
-    }
+/// A call whose child is about to start.
+struct Begun<'a> {
+    /// The slot goes over to the child with its admission.
+    slot: SemaphorePermit<'a>,
+    start: Boxed<'a, harness_subagent::Result<Box<dyn SubagentRun>>>,
+    number: u64,
+    attempt: u32,
+    wants_value: bool,
+    /// What events say of the call, of a run that is observed.
+    described: Option<Box<(String, Option<String>)>>,
 }
 
 impl Run {
-    /// Starts the child of a call, waits for its end and disposes of it.
-    async fn carry_out(
-        &self,
-        call: NumberedCall,
-        attempt: u32,
-        slot: SemaphorePermit<'_>,
-    ) -> Result<AgentOutcome, RunError> {
+    async fn slot(&self) -> Result<SemaphorePermit<'_>, RunError> {
+        self.slots.acquire().await.map_err(|_| self.stopped())
+    }
+
+    /// Answers a call from the journal, or carries it out and records its answer.
+    async fn call_recorded(&self, call: NumberedCall, recorder: &Recorder) -> Outcome {
+        let attempt = match recorder.look_up(&call)? {
+            Past::Answered(answer) => return answer,
+            Past::Due(attempt) => attempt,
+        };
+        let slot = self.slot().await?;
+        recorder.record_synced(attempt_begins(&call, attempt)).await?;
+        self.carry_out(self.begin(call, attempt, slot)).await
+    }
+
+    fn begin<'a>(&'a self, call: NumberedCall, attempt: u32, slot: SemaphorePermit<'a>) -> Begun<'a> {
         self.attempts.fetch_add(1, Ordering::Relaxed);
         let number = call.number;
         let wants_value = call.output.is_some();
-        let described = self.is_observed().then(|| (call.label.clone(), call.phase.clone()));
+        let described = self.is_observed().then(|| Box::new((call.label.clone(), call.phase.clone())));
         let request = self.child_request(call, attempt);
-        let run = match self.shared.registry.start_on(Arc::clone(&self.provider), request).await {
+        let start = self.shared.registry.start_on(Arc::clone(&self.provider), request);
+        Begun { slot, start, number, attempt, wants_value, described }
+    }
+
+    /// Starts the child of a call, waits for its end and disposes of it.
+    fn carry_out<'a>(&'a self, begun: Begun<'a>) -> impl Future<Output = Outcome> + Send + 'a {
+        let span = trace::call_span(self.id(), begun.number, begun.attempt);
+        async move {
+            if span.is_disabled() {
+                self.carry_out_within(&span, begun).await
+            } else {
+                Box::pin(self.carry_out_within(&span, begun).instrument(span.clone())).await
+            }
+        }
+    }
+
+    async fn carry_out_within(&self, span: &Span, begun: Begun<'_>) -> Outcome {
+        let Begun { slot, start, number, attempt, wants_value, described } = begun;
+        let run = match start.await {
             Ok(run) => run,
             Err(error) => {
                 let outcome = Err(self.start_failed(&error));
-                return self.answer(number, attempt, outcome, None).await;
+                return self.recorded(number, attempt, outcome, None).await;
             }
         };
-        Span::current().record("child", run.id().as_str());
+        if !span.is_disabled() {
+            span.record("child", run.id().as_str());
+        }
         self.note(|| Entry::AgentSpawned { call: number, attempt, child: run.id().clone() });
-        let info = described.map(|(label, phase)| {
+        let info = described.map(|described| {
+            let (label, phase) = *described;
             Box::new(CallInfo::new(number, attempt, label, run.id().clone()).with_phase(phase))
         });
-        let open = OpenChild { run: self, child: Some(Arc::new(Child::new(run, info))) };
+        let open = OpenChild::new(self, Child::new(run, info));
         slot.forget();
-        if let Err(error) = self.admit(open.child()) {
+        if let Err(error) = self.admit(&open.child) {
             open.dispose().await;
             return Err(error);
         }
-        let result = self.wait_for(open.child()).await;
-        let (outcome, end) = self.judge(result, wants_value);
-        let outcome = self.answer(number, attempt, outcome, Some(&end)).await;
-        self.report_end(open.child(), || end);
+        let result = match &open.child.info {
+            None => open.child.run.result().await,
+            Some(info) => Box::pin(self.watch(&open.child, info)).await,
+        };
+        let (mut outcome, end) = self.judge(result, wants_value);
+        if self.recorder.is_some() {
+            outcome = Box::pin(self.recorded(number, attempt, outcome, end.clone())).await;
+        }
+        self.report_end(&open.child, end);
         open.dispose().await;
         outcome
     }
 
     /// Records the answer to a call before anybody gets it. What a cancelled call gets is no answer.
-    async fn answer(
+    async fn recorded(
         &self,
         call: u64,
         attempt: u32,
-        outcome: Result<AgentOutcome, RunError>,
-        end: Option<&CallEnd>,
-    ) -> Result<AgentOutcome, RunError> {
+        outcome: Outcome,
+        end: Option<Box<CallEnd>>,
+    ) -> Outcome {
         let Some(recorder) = &self.recorder else { return outcome };
         if outcome.as_ref().is_err_and(|error| *error.code() == ErrorCode::CANCELLED) {
             return outcome;
         }
-        let entry = Entry::AgentEnded { call, attempt, answer: Answer::from(&outcome), end: end.cloned() };
-        Box::pin(recorder.record(entry)).await?;
+        let answer = Answer::from(&outcome);
+        recorder.record(Entry::AgentEnded { call, attempt, answer, end: end.map(|end| *end) }).await?;
         outcome
     }
 
@@ -155,9 +193,8 @@ impl Run {
             .with_details(json!({ "kind": error.kind().as_str() }))
     }
 
-    /// Waits for the child's result and passes on what it does, where somebody listens.
-    async fn wait_for(&self, child: &Child) -> harness_subagent::Result<SubagentResult> {
-        let Some(info) = &child.info else { return child.run.result().await };
+    /// Waits for the child's result and passes on what it does.
+    async fn watch(&self, child: &Child, info: &CallInfo) -> harness_subagent::Result<SubagentResult> {
         let mut activity = child.run.activity();
         let mut result = child.run.result();
         loop {
@@ -168,87 +205,119 @@ impl Run {
                 biased;
                 result = &mut result => return result,
                 Some(activity) = activity.next() => {
-                    self.emit(|| WorkflowEventKind::AgentActivity { call: CallInfo::clone(info), activity });
+                    self.emit(|| WorkflowEventKind::AgentActivity { call: info.clone(), activity });
                 }
                 else => return result.await,
             }
         }
     }
 
-    /// Makes of a child's result what the body gets, and what is told of the end.
+    /// Makes of a child's result what the body gets, and what is told of the end where somebody wants to know.
     fn judge(
         &self,
         result: harness_subagent::Result<SubagentResult>,
         wants_value: bool,
-    ) -> (Result<AgentOutcome, RunError>, CallEnd) {
+    ) -> (Outcome, Option<Box<CallEnd>>) {
+        let is_told = self.is_observed() || self.recorder.is_some();
+        let told = |outcome| is_told.then(|| Box::new(CallEnd::new(outcome)));
         let result = match result {
             Ok(result) => result,
-            Err(_) if self.is_over() => {
-                return (Err(self.stopped()), CallEnd::new(CallOutcome::Cancelled));
-            }
+            Err(_) if self.is_over() => return (Err(self.stopped()), told(CallOutcome::Cancelled)),
             Err(error) => {
                 let message = format!("the child was lost: {}", chain(&error));
                 let error = RunError::new(ErrorCode::AGENT_RESULT, message)
                     .with_details(json!({ "kind": error.kind().as_str() }));
-                return (Err(error), CallEnd::new(CallOutcome::Failed));
+                return (Err(error), told(CallOutcome::Failed));
             }
         };
         let SubagentResult { stop_reason, output, structured, diagnostic, usage, session_id, .. } = result;
-        let mut end = CallEnd::new(CallOutcome::Failed);
-        end.usage = usage;
-        end.session_id = session_id;
-        end.diagnostic.clone_from(&diagnostic);
-        end.stop_reason = Some(stop_reason.clone());
+        let mut end = told(CallOutcome::Failed);
+        if let Some(end) = &mut end {
+            end.usage = usage;
+            end.session_id = session_id;
+            end.diagnostic.clone_from(&diagnostic);
+            end.stop_reason = Some(stop_reason.clone());
+        }
         let completed = stop_reason.is_completed();
         let yielded = match structured {
             Some(value) if completed && wants_value => Some(value),
             _ if completed && !wants_value => Some(Value::String(output)),
             _ => None,
         };
-        let outcome = match yielded {
+        let (outcome, call_outcome) = match yielded {
             Some(value) => match value::check(&value) {
-                Ok(()) => {
-                    end.outcome = CallOutcome::Completed;
-                    Ok(AgentOutcome::Value(value))
-                }
+                Ok(()) => (Ok(AgentOutcome::Value(value)), CallOutcome::Completed),
                 Err(error) => {
-                    Err(RunError::new(ErrorCode::AGENT_RESULT, format!("the child's value: {error}")))
+                    let message = format!("the child's value: {error}");
+                    (Err(RunError::new(ErrorCode::AGENT_RESULT, message)), CallOutcome::Failed)
                 }
             },
-            None if !completed && self.is_over() => {
-                end.outcome = CallOutcome::Cancelled;
-                Err(self.stopped())
-            }
+            None if !completed && self.is_over() => (Err(self.stopped()), CallOutcome::Cancelled),
             None => {
                 let reason = if completed { StopReason::NO_VALUE } else { stop_reason };
-                Ok(AgentOutcome::NoValue(NoValue::new(reason, diagnostic)))
+                (Ok(AgentOutcome::NoValue(NoValue::new(reason, diagnostic))), CallOutcome::Failed)
             }
         };
+        if let Some(end) = &mut end {
+            end.outcome = call_outcome;
+        }
         (outcome, end)
+    }
+}
+
+fn attempt_begins(call: &NumberedCall, attempt: u32) -> Entry {
+    Entry::AgentStarted {
+        call: call.number,
+        attempt,
+        label: call.label.clone(),
+        phase: call.phase.clone(),
+        fingerprint: CallFingerprint::of(call),
     }
 }
 
 /// A child that a call waits for. When the call is dropped, the run ends the child.
 struct OpenChild<'a> {
     run: &'a Run,
-    child: Option<Arc<Child>>,
+    child: Arc<Child>,
+    state: State,
 }
 
-impl OpenChild<'_> {
-    fn child(&self) -> &Arc<Child> {
-        self.child.as_ref().expect("the child is there until the end of its call")
+#[derive(PartialEq)]
+enum State {
+    /// The call waits for the child's end.
+    Awaited,
+    /// The call disposes of the child.
+    BeingDisposed,
+    /// The child is somebody else's, or gone.
+    Left,
+}
+
+impl<'a> OpenChild<'a> {
+    fn new(run: &'a Run, child: Child) -> Self {
+        Self { run, child: Arc::new(child), state: State::Awaited }
     }
 
     async fn dispose(mut self) {
-        self.child().dispose(self.run).await;
-        self.child = None;
+        if self.child.claim_disposal() {
+            self.state = State::BeingDisposed;
+            self.run.release(&self.child).await;
+            self.state = State::Left;
+        } else {
+            self.state = State::Left;
+            Box::pin(self.run.until_gone(&self.child)).await;
+        }
     }
 }
 
 impl Drop for OpenChild<'_> {
     fn drop(&mut self) {
-        if let Some(child) = self.child.take() {
-            self.run.abandon(child);
+        let is_mine = match self.state {
+            State::Awaited => self.child.claim_disposal(),
+            State::BeingDisposed => true,
+            State::Left => false,
+        };
+        if is_mine {
+            self.run.release_in_background(Arc::clone(&self.child));
         }
     }
 }

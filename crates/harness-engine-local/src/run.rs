@@ -1,5 +1,5 @@
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::Wake;
 
@@ -57,6 +57,8 @@ pub(crate) struct Run {
     /// Those that were there at the start. Without any, no event is made.
     observers: Option<Box<WorkflowObservers>>,
     settlement: Settlement,
+    /// Whether the settlement is anything but open, to be asked without its lock.
+    is_over: AtomicBool,
     /// Stops all children. It is none of the caller's tokens, so that a child never ends before the run knows of
     /// its cancellation.
     pub(crate) children_stop: CancellationToken,
@@ -68,7 +70,7 @@ pub(crate) struct Run {
     /// call in turn, `cancel` above all, does without it.
     book: Mutex<Book>,
     result: OnceLock<Box<RunResult>>,
-    /// Tells of the result, of the last child's end, and of the disposal's end.
+    /// Tells of the result, of each child's end, and of the disposal's end.
     changed: Notify,
     disposal: Mutex<Disposal>,
 }
@@ -122,6 +124,7 @@ impl NewRun {
             parent: self.parent,
             observers: self.observers,
             settlement: Settlement::default(),
+            is_over: AtomicBool::new(false),
             children_stop: CancellationToken::new(),
             agents_started: AtomicU64::new(agents_started),
             attempts: AtomicU64::new(attempts),
@@ -136,9 +139,9 @@ impl NewRun {
             return LocalRun { run };
         }
         if let Some(reason) = &cancel_reason {
-            run.settlement.request_cancel(reason);
+            run.request_cancel(reason);
         } else if cancellation.is_cancelled() {
-            run.settlement.request_cancel(TOKEN_CANCELLED);
+            run.request_cancel(TOKEN_CANCELLED);
             run.note(|| Entry::CancelRequested { reason: TOKEN_CANCELLED.to_owned() });
         }
         run.emit(|| WorkflowEventKind::Started { meta: Arc::clone(&run.meta) });
@@ -176,25 +179,35 @@ impl Run {
 
     /// Returns why the body may not go on.
     pub(crate) fn stop_reason(&self) -> Option<String> {
-        self.settlement
-            .cancel_reason()
-            .or_else(|| self.settlement.is_claimed().then(|| "the run has ended".to_owned()))
+        self.is_over()
+            .then(|| self.settlement.cancel_reason().unwrap_or_else(|| "the run has ended".to_owned()))
     }
 
     pub(crate) fn is_over(&self) -> bool {
-        self.stop_reason().is_some()
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    fn request_cancel(&self, reason: &str) -> bool {
+        let is_first = self.settlement.request_cancel(reason);
+        self.is_over.store(true, Ordering::Release);
+        is_first
     }
 
     /// Records the request and gives the run its grace.
     pub(crate) fn cancel(&self, reason: &str) {
-        if !self.settlement.request_cancel(reason) {
+        if !self.request_cancel(reason) {
             return;
         }
-        self.children_stop.cancel();
-        self.slots.close();
+        self.stop_children();
         self.note(|| Entry::CancelRequested { reason: reason.to_owned() });
         let run = self.arc();
         self.runtime.spawn(async move { run.end_within_the_grace().await });
+    }
+
+    /// Asks all children to stop and lets no other start.
+    fn stop_children(&self) {
+        self.children_stop.cancel();
+        self.slots.close();
     }
 
     /// Watches over a cancelled run: its children get half of the grace to stop by themselves.
@@ -204,7 +217,7 @@ impl Run {
         if self.settles_within(half).await {
             return;
         }
-        self.dispose_of_children();
+        self.release_children();
         if self.settles_within(grace - half).await {
             return;
         }
@@ -232,6 +245,7 @@ impl Run {
     pub(crate) fn claim(&self, result: impl FnOnce() -> RunResult) -> bool {
         let mut book = self.book();
         let Some(claim) = self.settlement.claim() else { return false };
+        self.is_over.store(true, Ordering::Release);
         let result = result()
             .with_agents_started(self.agents_started.load(Ordering::Relaxed))
             .with_attempts(self.attempts.load(Ordering::Relaxed))
@@ -240,17 +254,25 @@ impl Run {
         true
     }
 
-    /// Ends what the body has left, within the grace.
-    pub(crate) async fn clean_up(&self) {
-        self.children_stop.cancel();
-        self.slots.close();
+    /// Ends what the body has left, and makes the claimed result known.
+    pub(crate) async fn wind_up(&self) {
+        self.stop_children();
         if self.has_children() {
-            self.dispose_of_children();
-            let grace = self.shared.config.cancellation_grace;
-            let gone = timeout(grace, self.wait_until(|| !self.has_children())).await;
-            if gone.is_err() {
-                tracing::warn!(run = %self.id, "children outlive the grace and are given up");
-            }
+            Box::pin(self.clean_up()).await;
+        }
+        if self.recorder.is_some() {
+            Box::pin(self.seal(true)).await;
+        }
+        self.publish();
+    }
+
+    /// Ends the children that the body has left, within the grace.
+    async fn clean_up(&self) {
+        self.release_children();
+        let grace = self.shared.config.cancellation_grace;
+        let gone = timeout(grace, self.wait_until(|| !self.has_children())).await;
+        if gone.is_err() {
+            tracing::warn!(run = %self.id, "children outlive the grace and are given up");
         }
     }
 
@@ -258,7 +280,7 @@ impl Run {
     ///
     /// A run whose journal cannot be written, or is not that of its body, keeps its journal as it is, so that it can
     /// be resumed. `body_has_ended` says that the body has made all its calls.
-    pub(crate) async fn seal(&self, body_has_ended: bool) {
+    async fn seal(&self, body_has_ended: bool) {
         const LIMIT: Duration = Duration::from_secs(10);
         let Some(recorder) = &self.recorder else { return };
         let Some(result) = self.book().pending.clone() else { return };
@@ -294,9 +316,8 @@ impl Run {
         if self.claim(|| RunResult::cancelled(RunError::cancelled(&reason))) {
             tracing::warn!(run = %self.id, "the body has not ended within the grace and is given up");
         }
-        self.children_stop.cancel();
-        self.slots.close();
-        self.dispose_of_children();
+        self.stop_children();
+        self.release_children();
         if let Some(task) = self.book().task.take() {
             task.abort();
         }
@@ -316,7 +337,7 @@ impl Run {
     }
 
     /// Reports every end that has not been reported, the run's last, and hands the result to whoever waits.
-    pub(crate) fn publish(&self) {
+    fn publish(&self) {
         let mut book = self.book();
         let Some(result) = book.pending.take() else { return };
         let children = book.children.clone();
@@ -347,6 +368,7 @@ impl Run {
     fn stay_ended(&self, result: RunResult) {
         // The claim keeps a cancellation from having any effect.
         drop(self.settlement.claim());
+        self.is_over.store(true, Ordering::Release);
         self.book().closed = true;
         if let Some(recorder) = &self.recorder {
             recorder.close();
@@ -368,45 +390,66 @@ impl Run {
         Ok(())
     }
 
-    pub(crate) fn report_end(&self, child: &Child, end: impl FnOnce() -> CallEnd) {
+    /// Reports how a child ended, unless that has been done. `end` is there if the run is observed.
+    pub(crate) fn report_end(&self, child: &Child, end: Option<Box<CallEnd>>) {
+        if !self.is_observed() {
+            return;
+        }
         let mut book = self.book();
-        if child.claim_report() {
-            self.report(&mut book, || child_ended(child, end()));
+        if let Some(end) = end
+            && child.claim_report()
+        {
+            self.report(&mut book, || child_ended(child, *end));
         }
     }
 
-    /// Ends a child that no call waits for any more.
-    pub(crate) fn abandon(&self, child: Arc<Child>) {
-        let run = self.arc();
-        self.runtime.spawn(async move {
-            child.dispose(&run).await;
-        });
+    /// Disposes of a child. Only whoever has claimed its disposal calls it.
+    pub(crate) async fn release(&self, child: &Arc<Child>) {
+        if let Err(error) = child.run.dispose().await {
+            tracing::warn!(run = %self.id, child = %child.run.id(), %error, "a child could not be released");
+            self.note_release_error(child.run.id(), error);
+        }
+        // One that no call has waited for to its end is told of now, when nothing can be added any more.
+        self.report_end(child, self.is_observed().then(|| Box::new(child.cancelled_end())));
+        self.forget(child);
     }
 
-    fn dispose_of_children(&self) {
+    pub(crate) fn release_in_background(&self, child: Arc<Child>) {
+        let run = self.arc();
+        self.runtime.spawn(async move { run.release(&child).await });
+    }
+
+    /// Begins the disposal of every child for which nobody has done that.
+    fn release_children(&self) {
         let children = self.book().children.clone();
         for child in children {
-            self.abandon(child);
+            if child.claim_disposal() {
+                self.release_in_background(child);
+            }
         }
     }
 
-    pub(crate) fn child_is_gone(&self, child: &Arc<Child>) {
+    /// Waits until somebody else has disposed of a child.
+    pub(crate) async fn until_gone(&self, child: &Arc<Child>) {
+        let holds = || self.book().children.iter().any(|known| Arc::ptr_eq(known, child));
+        self.wait_until(|| !holds()).await;
+    }
+
+    /// Takes a child out that has been disposed of, and gives its slot back.
+    fn forget(&self, child: &Arc<Child>) {
         let mut book = self.book();
         let Some(index) = book.children.iter().position(|known| Arc::ptr_eq(known, child)) else { return };
         book.children.swap_remove(index);
-        let last = book.children.is_empty();
         drop(book);
         self.slots.add_permits(1);
-        if last {
-            self.changed.notify_waiters();
-        }
+        self.changed.notify_waiters();
     }
 
     fn has_children(&self) -> bool {
         !self.book().children.is_empty()
     }
 
-    pub(crate) fn note_release_error(&self, child: &AgentId, error: harness_subagent::Error) {
+    fn note_release_error(&self, child: &AgentId, error: harness_subagent::Error) {
         self.book().release_error.get_or_insert_with(|| {
             Error::new(ErrorKind::Release, format!("child {child} could not be released")).with_source(error)
         });
@@ -488,7 +531,7 @@ impl Run {
         let finish = FinishDisposal(self.arc());
         self.runtime.spawn(async move {
             let run = &finish.0;
-            run.dispose_of_children();
+            run.release_children();
             let grace = run.shared.config.cancellation_grace;
             let gone = || run.result.get().is_some() && !run.has_children();
             if timeout(grace, run.wait_until(gone)).await.is_err() {

@@ -3,23 +3,20 @@
 import { readFileSync } from "node:fs";
 
 const instructions = readFileSync(new URL("./instructions.txt", import.meta.url), "utf8");
-const item = "One of several remarks that say what was done, what was found and what comes next.";
-
 function valueText(number) {
-  return `{"status":"continue","summary":"Call ${number} went through a part of the task and left the rest to the next one.","done":["${item}","${item}"],"next":["${item}","${item}"],"notes":{"number":${number},"checked":true,"share":0.25}}`;
+  return `{"status":"continue","summary":"Call ${number} took the next step of the task, checked it, and left the rest as it was.","done":["wrote the part that was missing","ran all the checks: ${number} passed","read the two files that it touches","noted what surprised in the notes file"],"next":["look at the slow path once more","cut the part that nobody calls","write down how to undo it"],"notes":"Nothing stands in the way. The one thing to keep in mind is that the second check takes a while when the machine is busy."}`;
 }
 
 function isText(value) {
-  return typeof value === "string" && value !== "";
+  return typeof value === "string" && value !== "" && value.trim() === value;
 }
 
 function isGood(value) {
   return (
     value !== null && typeof value === "object" && Object.keys(value).length === 5 &&
     (value.status === "continue" || value.status === "done") && isText(value.summary) &&
-    Array.isArray(value.done) && value.done.every(isText) &&
-    Array.isArray(value.next) && value.next.every(isText) &&
-    value.notes !== null && typeof value.notes === "object"
+    Array.isArray(value.done) && value.done.length < 100 && value.done.every(isText) &&
+    Array.isArray(value.next) && value.next.length < 100 && value.next.every(isText) && isText(value.notes)
   );
 }
 
@@ -58,7 +55,9 @@ async function run(calls) {
       slots.give();
     }
     if (!isGood(value)) throw new Error("the value is made to be good");
-    prompt = instructions + JSON.stringify(value);
+    const json = JSON.stringify(value);
+    if (json.length > 16384) throw new Error("the value is made to be short");
+    prompt = instructions + json;
   }
   return value;
 }

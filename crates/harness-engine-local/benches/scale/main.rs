@@ -36,7 +36,11 @@ fn main() {
         let engine = ours::engine(None);
         runtime.block_on(async {
             for _ in 0..args[3].parse::<u64>().unwrap() {
-                if args[2] == "ours" { ours::run(&engine, 256).await } else { tokio::spawn(bare::run(256, None)).await.unwrap(); }
+                if args[2] == "ours" {
+                    ours::run(&engine, 256).await
+                } else {
+                    tokio::spawn(bare::run(256, None)).await.unwrap();
+                }
             }
         });
         return;

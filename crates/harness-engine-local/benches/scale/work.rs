@@ -6,9 +6,14 @@ use serde_json::{Value, json};
 
 /// The text that a child hands in, about 600 bytes.
 fn value_text(number: u64) -> String {
-    let item = "One of several remarks that say what was done, what was found and what comes next.";
     format!(
-        r#"{{"status":"continue","summary":"Call {number} went through a part of the task and left the rest to the next one.","done":["{item}","{item}"],"next":["{item}","{item}"],"notes":{{"number":{number},"checked":true,"share":0.25}}}}"#
+        concat!(
+            r#"{{"status":"continue","summary":"Call {number} took the next step of the task, checked it, and left the rest as it was.","#,
+            r#""done":["wrote the part that was missing","ran all the checks: {number} passed","read the two files that it touches","noted what surprised in the notes file"],"#,
+            r#""next":["look at the slow path once more","cut the part that nobody calls","write down how to undo it"],"#,
+            r#""notes":"Nothing stands in the way. The one thing to keep in mind is that the second check takes a while when the machine is busy."}}"#
+        ),
+        number = number
     )
 }
 
@@ -24,7 +29,16 @@ pub(crate) fn next_prompt(value: &Value) -> String {
     let mut prompt = String::with_capacity(2048);
     prompt.push_str(INSTRUCTIONS);
     write!(prompt, "{value}").expect("a text takes everything");
+    assert!(utf16_len(&prompt[INSTRUCTIONS.len()..]) <= MAX_UNITS, "the value is made to be short");
     prompt
+}
+
+/// The longest value, in UTF-16 code units of its JSON.
+const MAX_UNITS: usize = 16_384;
+
+fn utf16_len(text: &str) -> usize {
+    // Every character is as many units as it has bytes that do not go on with it, and one more beyond the BMP.
+    text.bytes().map(|byte| usize::from(byte & 0xC0 != 0x80) + usize::from(byte >= 0xF0)).sum()
 }
 
 pub(crate) fn first_prompt() -> String {
@@ -32,17 +46,19 @@ pub(crate) fn first_prompt() -> String {
 }
 
 fn is_good(value: &Value) -> bool {
-    let texts = |key: &str| {
-        value[key]
-            .as_array()
-            .is_some_and(|items| items.iter().all(|item| item.as_str().is_some_and(|text| !text.is_empty())))
-    };
+    let texts =
+        |key: &str| value[key].as_array().is_some_and(|items| items.len() < 100 && items.iter().all(is_text));
     matches!(value["status"].as_str(), Some("continue" | "done"))
-        && value["summary"].as_str().is_some_and(|text| !text.is_empty())
+        && is_text(&value["summary"])
         && texts("done")
         && texts("next")
-        && value["notes"].is_object()
+        && is_text(&value["notes"])
         && value.as_object().is_some_and(|entries| entries.len() == 5)
+}
+
+/// A text that says something and has no blanks at its edges.
+fn is_text(value: &Value) -> bool {
+    value.as_str().is_some_and(|text| !text.is_empty() && text.trim() == text)
 }
 
 /// The schema of the value, for the side that has one.
@@ -55,7 +71,7 @@ pub(crate) fn schema() -> Value {
             "summary": { "type": "string" },
             "done": texts,
             "next": texts,
-            "notes": { "type": "object" },
+            "notes": { "type": "string" },
         },
         "required": ["status", "summary", "done", "next", "notes"],
         "additionalProperties": false,

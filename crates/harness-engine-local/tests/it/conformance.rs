@@ -33,7 +33,9 @@ mod journaled {
 
     use std::sync::Arc;
 
-    use harness_engine_local::{Entry, Journal, JournalError, JournalStore, JsonlStore, LocalEngine, StoredRun};
+    use harness_engine_local::{
+        Entry, Journal, JournalError, JournalStore, JsonlStore, LocalEngine, StoredRun,
+    };
     use harness_testkit::workflow::EngineFixture;
     use harness_workflow::{RunId, StartRun};
     use tempfile::TempDir;
