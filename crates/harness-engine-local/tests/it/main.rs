@@ -6,5 +6,9 @@ mod bodies;
 mod calls;
 mod cancellation;
 mod conformance;
+#[cfg(unix)]
+mod crash;
+#[cfg(target_os = "linux")]
+mod disk;
 mod journal;
 mod leaks;
