@@ -1,0 +1,124 @@
+use std::sync::Arc;
+
+use harness_subagent::SubagentRegistry;
+use harness_workflow::{WorkflowEngine, WorkflowRef};
+use serde_json::Value;
+
+use crate::{
+    CallContext, CallView, Envelope, PromptSection, RalphConfig, RalphError, ResultView, ToolDefinition,
+    call, render, workflow_ref,
+};
+
+/// The `ralph` tool: what a host gives to its model.
+///
+/// # Contract
+///
+/// A host shows the [`definition`](Self::definition) and the [`prompt_section`](Self::prompt_section) to its model and
+/// passes each call on to [`call`](Self::call). It must not run a call beside others that work in the same workspace.
+///
+/// The tool keeps nothing between calls, so calls are independent of each other.
+#[derive(Debug)]
+pub struct RalphTool {
+    config: RalphConfig,
+    engine: Arc<dyn WorkflowEngine>,
+    registry: Arc<dyn SubagentRegistry>,
+    definition: ToolDefinition,
+}
+
+impl RalphTool {
+    /// Makes the tool.
+    ///
+    /// `engine` runs the loop: its catalog must have [`workflow`](crate::workflow()). `registry` must be the one from
+    /// which the engine starts children: a call looks the configured provider up there first. What is configured and
+    /// cannot work ([`RalphConfig::warnings`]) is logged.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineLacksWorkflow`].
+    pub fn new(
+        config: RalphConfig,
+        engine: Arc<dyn WorkflowEngine>,
+        registry: Arc<dyn SubagentRegistry>,
+    ) -> Result<Self, EngineLacksWorkflow> {
+        let workflow = workflow_ref();
+        if engine.workflow(&workflow).is_none() {
+            return Err(EngineLacksWorkflow { workflow });
+        }
+        for warning in config.warnings(engine.max_agents()) {
+            tracing::warn!(code = warning.code(), "{warning}");
+        }
+        let definition = ToolDefinition::new(&config);
+        Ok(Self { config, engine, registry, definition })
+    }
+
+    /// Returns the configuration.
+    #[must_use]
+    pub fn config(&self) -> &RalphConfig {
+        &self.config
+    }
+
+    /// Returns what a model is told of the tool. Never changes.
+    #[must_use]
+    pub fn definition(&self) -> &ToolDefinition {
+        &self.definition
+    }
+
+    /// Returns what a model is told about when to use the tool. Never changes.
+    #[must_use]
+    pub fn prompt_section(&self) -> PromptSection {
+        PromptSection::RALPH
+    }
+
+    /// Runs the loop and returns how it ended.
+    ///
+    /// - The host has checked that the arguments fit the input schema and that the call is not cancelled already. It
+    ///   need not: bad arguments are refused here too, and a run whose call was cancelled beforehand ends as cancelled
+    ///   without a worker.
+    /// - Refusals come in this order: the form of the arguments, the calling agent, the objective, the rounds, the
+    ///   provider, the handoff, the engine. Until then nothing is started.
+    /// - The run is the call's own: when this returns, the run has been disposed of, whatever happened. Why that failed,
+    ///   if it did, is attached to what is returned and changes nothing else.
+    /// - When the context's token is cancelled, the run is; its workers are gone when this returns.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the run is cancelled and left to the engine to release.
+    ///
+    /// # Errors
+    ///
+    /// See [`RalphError`].
+    pub async fn call(&self, args: &Value, context: CallContext) -> Result<Envelope, RalphError> {
+        call::run(&self.config, &*self.engine, &*self.registry, args, context).await
+    }
+
+    /// Returns what the calling model is shown of a call: at most [`RalphConfig::max_result_chars`] UTF-16 code units.
+    #[must_use]
+    pub fn render(&self, outcome: &Result<Envelope, RalphError>) -> String {
+        let max_chars = self.config.max_result_chars();
+        match outcome {
+            Ok(envelope) => render::result(envelope.result(), max_chars),
+            Err(error) => render::error(error, max_chars),
+        }
+    }
+
+    /// Returns how a call is shown to people, or nothing when its arguments do not fit the input schema.
+    #[must_use]
+    pub fn call_view(&self, args: &Value) -> Option<CallView> {
+        CallView::of(args)
+    }
+
+    /// Returns how the result of a call is shown to people, or nothing when its arguments do not fit the input schema.
+    #[must_use]
+    pub fn result_view(&self, args: &Value) -> Option<ResultView> {
+        ResultView::of(args)
+    }
+}
+
+/// The engine cannot run the Ralph loop.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("the engine has no workflow {workflow}; add ralph_tool::workflow() to its catalog")]
+#[non_exhaustive]
+pub struct EngineLacksWorkflow {
+    /// The workflow that is missing.
+    pub workflow: WorkflowRef,
+}

@@ -1,0 +1,107 @@
+//! Runs test vectors: lines of JSON, each an input and what must come of it.
+//!
+//! Shared by the tests, which run the vectors in this folder, and by the example `vectors`, which runs those of any
+//! folder.
+
+mod decoding;
+mod rendering;
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::{Value, value::RawValue};
+
+/// The kinds of vectors that are run here.
+pub(crate) const KINDS: [&str; 5] = ["config", "loop", "max-rounds", "render", "terminal"];
+
+/// How the vectors of each kind went.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) kinds: BTreeMap<&'static str, Count>,
+    /// A line for each vector that went wrong.
+    pub(crate) failures: Vec<String>,
+}
+
+/// How the vectors of one kind went.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Count {
+    pub(crate) passed: usize,
+    pub(crate) failed: usize,
+    pub(crate) skipped: usize,
+}
+
+impl Tally {
+    /// Runs one line, unless it is of a kind that is not run here.
+    pub(crate) fn run(&mut self, line: &str) {
+        let head: Head = serde_json::from_str(line).expect("a vector has an id and a kind");
+        let Some(kind) = KINDS.into_iter().find(|kind| *kind == head.kind) else {
+            return;
+        };
+        let vector: Vector = serde_json::from_str(line).expect("a vector has the documented format");
+        if vector.rust_unrepresentable && vector.ours.is_none() {
+            self.kinds.entry(kind).or_default().skipped += 1;
+            return;
+        }
+        let input = vector.input.as_deref().expect("a vector that can be represented has an input").get();
+        let mut expected = vector.expect.expect("a vector that can be represented has an expectation");
+        // What this project does on purpose replaces what the reference did.
+        if let Some(ours) = vector.ours {
+            expected = ours;
+        }
+        let verdict = match kind {
+            "config" => decoding::config(input, &expected),
+            "max-rounds" => decoding::max_rounds(input, &expected),
+            "render" => rendering::render(input, &expected),
+            "terminal" => decoding::terminal(input, &expected),
+            _ => Ok(()),
+        };
+        self.count(kind, &head.id, verdict);
+    }
+
+    /// Counts one vector.
+    pub(crate) fn count(&mut self, kind: &'static str, id: &str, verdict: Verdict) {
+        let count = self.kinds.entry(kind).or_default();
+        match verdict {
+            Ok(()) => count.passed += 1,
+            Err(difference) => {
+                count.failed += 1;
+                self.failures.push(format!("{id}: {difference}"));
+            }
+        }
+    }
+}
+
+/// Nothing, or how the outcome differs from the expected one.
+pub(crate) type Verdict = Result<(), String>;
+
+#[derive(Deserialize)]
+struct Head {
+    id: String,
+    kind: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Vector {
+    #[serde(default)]
+    rust_unrepresentable: bool,
+    input: Option<Box<RawValue>>,
+    expect: Option<Value>,
+    ours: Option<Value>,
+}
+
+/// Says which expected fields did not come out. A field that is not expected is not judged.
+pub(crate) fn compare(expected: &Value, got: &Value) -> Verdict {
+    let expected = expected.as_object().expect("an expectation is an object");
+    // An input of a type that the code does not take has no category to compare.
+    let untyped = expected.get("category").is_some_and(|category| category == "host-type-error");
+    let differences: Vec<String> = expected
+        .iter()
+        .filter(|(field, _)| !(untyped && *field == "category"))
+        .filter(|(field, value)| got.get(field) != Some(value))
+        .map(|(field, value)| {
+            format!("{field} should be {value} and is {}", got.get(field).unwrap_or(&Value::Null))
+        })
+        .collect();
+    if differences.is_empty() { Ok(()) } else { Err(differences.join("; ")) }
+}
