@@ -12,6 +12,8 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
+#[path = "../tests/prompts/mod.rs"]
+mod prompts;
 #[path = "../tests/vectors/mod.rs"]
 mod vectors;
 
