@@ -37,6 +37,7 @@ fn main() -> ExitCode {
     for failure in tally.failures.iter().take(MOST_SHOWN) {
         println!("{failure}");
     }
+    println!("of the loop vectors, {} also ran on the embedded engine", tally.embedded);
     let kinds: serde_json::Map<String, Value> = tally
         .kinds
         .iter()

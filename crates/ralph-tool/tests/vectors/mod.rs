@@ -4,6 +4,7 @@
 //! folder.
 
 mod decoding;
+mod embedded;
 mod rendering;
 mod scene;
 mod stubbed;
@@ -13,6 +14,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 use tokio::runtime::{Builder, Runtime};
+
+use self::scene::Scene;
 
 /// The kinds of vectors that are run here.
 pub(crate) const KINDS: [&str; 5] = ["config", "loop", "max-rounds", "render", "terminal"];
@@ -24,6 +27,8 @@ pub(crate) struct Tally {
     pub(crate) kinds: BTreeMap<&'static str, Count>,
     /// A line for each vector that went wrong.
     pub(crate) failures: Vec<String>,
+    /// How many loop vectors were also run on the embedded engine.
+    pub(crate) embedded: usize,
 }
 
 /// How the vectors of one kind went.
@@ -42,6 +47,7 @@ impl Default for Tally {
             runtime: runtime.expect("a runtime needs nothing that a test lacks"),
             kinds: BTreeMap::new(),
             failures: Vec::new(),
+            embedded: 0,
         }
     }
 }
@@ -69,9 +75,21 @@ impl Tally {
             "max-rounds" => decoding::max_rounds(input, &expected),
             "render" => rendering::render(input, &expected),
             "terminal" => decoding::terminal(input, &expected),
-            _ => self.runtime.block_on(stubbed::judge(input, &expected)),
+            _ => self.loops(input, &expected),
         };
         self.count(kind, &head.id, verdict);
+    }
+
+    /// Runs a loop vector on each engine on which it applies.
+    fn loops(&mut self, input: &str, expected: &Value) -> Verdict {
+        let scene = Scene::read(input);
+        self.runtime.block_on(stubbed::judge(&scene, expected))?;
+        if !embedded::applies(&scene, expected) {
+            return Ok(());
+        }
+        self.embedded += 1;
+        let verdict = self.runtime.block_on(embedded::judge(&scene, expected));
+        verdict.map_err(|difference| format!("on the embedded engine: {difference}"))
     }
 
     /// Counts one vector.

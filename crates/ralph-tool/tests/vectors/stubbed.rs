@@ -14,8 +14,7 @@ use super::{Verdict, compare};
 
 const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 
-pub(super) async fn judge(input: &str, expected: &Value) -> Verdict {
-    let scene = Scene::read(input);
+pub(super) async fn judge(scene: &Scene, expected: &Value) -> Verdict {
     let config = match scene.configure() {
         Ok(config) => config,
         Err(refusal) => {
