@@ -100,7 +100,7 @@ pub(crate) async fn run(
     // the moment it has returned, the guard does.
     let started =
         engine.start(request, context.cancellation.clone()).await.map_err(RalphError::EngineStart)?;
-    let mut run = OwnedRun { run: started, disposed: false };
+    let mut run = OwnedRun { run: started, stopped: false };
     let result = run.result(&context.cancellation).await;
     let disposal_error = run.dispose().await;
 
@@ -137,7 +137,8 @@ fn check_provider(name: &str, registry: &dyn SubagentRegistry) -> Result<(), Ral
 /// behind that goes on.
 struct OwnedRun {
     run: Box<dyn WorkflowRun>,
-    disposed: bool,
+    /// The run has been told to stop, or is past that.
+    stopped: bool,
 }
 
 impl OwnedRun {
@@ -145,20 +146,28 @@ impl OwnedRun {
     ///
     /// The engine was given the token too, and an engine that heeds it has then done so already. One that does not
     /// hears of it here, also when the token was cancelled before the run was there.
-    async fn result(&self, cancellation: &CancellationToken) -> RunResult {
+    async fn result(&mut self, cancellation: &CancellationToken) -> RunResult {
         match cancellation.run_until_cancelled(self.run.result()).await {
             Some(result) => result,
             None => {
-                self.run.cancel(CALL_CANCELLED);
+                self.cancel(CALL_CANCELLED);
                 self.run.result().await
             }
+        }
+    }
+
+    /// Cancels the run, unless that has been done. Noted first: an engine whose cancellation panics is not asked again
+    /// while the panic unwinds.
+    fn cancel(&mut self, reason: &str) {
+        if !std::mem::replace(&mut self.stopped, true) {
+            self.run.cancel(reason);
         }
     }
 
     /// Disposes of the run and returns what went wrong with that.
     async fn dispose(&mut self) -> Option<harness_workflow::Error> {
         let error = self.run.dispose().await.err();
-        self.disposed = true;
+        self.stopped = true;
         if let Some(error) = &error {
             tracing::warn!(run = %self.run.id(), %error, "a run could not be released");
         }
@@ -168,9 +177,7 @@ impl OwnedRun {
 
 impl Drop for OwnedRun {
     fn drop(&mut self) {
-        if !self.disposed {
-            self.run.cancel(CALL_DROPPED);
-        }
+        self.cancel(CALL_DROPPED);
     }
 }
 

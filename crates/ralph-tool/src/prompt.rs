@@ -86,6 +86,3 @@ that breaks one of these rules is refused, and the whole job ends there. Say wha
 worth more than a \"complete\" that does not hold."
     )
 }
-
-#[cfg(test)]
-mod tests;
