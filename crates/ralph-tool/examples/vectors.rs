@@ -37,7 +37,10 @@ fn main() -> ExitCode {
     for failure in tally.failures.iter().take(MOST_SHOWN) {
         println!("{failure}");
     }
-    println!("of the loop vectors, {} also ran on the embedded engine", tally.embedded);
+    println!(
+        "of the loop vectors, {} also ran on the embedded engine, {} of them interrupted and resumed after each round",
+        tally.embedded, tally.journaled
+    );
     let kinds: serde_json::Map<String, Value> = tally
         .kinds
         .iter()

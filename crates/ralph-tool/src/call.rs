@@ -2,7 +2,7 @@ use harness_subagent::{OutputViolation, Parent, SubagentRegistry};
 use harness_workflow::{
     ErrorCode, NoValue, RunError, RunId, RunResult, RunStopReason, StartRun, WorkflowEngine, WorkflowRun,
 };
-use ralph_report::text;
+use ralph_report::{RoundReport, text};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -85,34 +85,66 @@ pub(crate) async fn run(
             .map_err(|problem| RalphError::InvalidHandoff { problem })?;
     }
 
+    let max_handoff_chars = config.max_handoff_chars();
     let mut request = StartRun::new(workflow_ref(), parent)
-        .with_args(LoopArgs::write(
-            objective,
-            max_rounds,
-            config.max_handoff_chars(),
-            context.handoff.as_ref(),
-        ))
+        .with_args(LoopArgs::write(objective, max_rounds, max_handoff_chars, context.handoff.as_ref()))
         .with_provider(config.subagent_provider())
         .with_max_agents(max_rounds);
     request.run_id = context.run_id;
+    let handoff = context.handoff.map(|handoff| handoff.report);
+    let terms = Terms { max_rounds, max_handoff_chars, handoff };
 
     // If this future is dropped while the engine starts the run, the engine cancels what it would have returned. From
-    // the moment it has returned, the guard does.
-    let started =
-        engine.start(request, context.cancellation.clone()).await.map_err(RalphError::EngineStart)?;
-    let mut run = OwnedRun { run: started, stopped: false };
-    let result = run.result(&context.cancellation).await;
+    // the moment it has returned, its owner does.
+    let run = engine.start(request, context.cancellation.clone()).await.map_err(RalphError::EngineStart)?;
+    finish(OwnedRun::new(run), terms, &context.cancellation).await
+}
+
+/// What the loop was asked for, as far as it decides what may come of it.
+struct Terms {
+    max_rounds: u64,
+    max_handoff_chars: u64,
+    handoff: Option<RoundReport>,
+}
+
+impl Terms {
+    /// Reads the arguments of a run that was started before.
+    fn of(args: &Value) -> Result<Self, RalphError> {
+        let args = LoopArgs::read(args)
+            .map_err(|error| RalphError::InvalidArguments { problem: error.to_string() })?;
+        let LoopArgs { max_rounds, max_handoff_chars, handoff, .. } = args;
+        Ok(Self { max_rounds, max_handoff_chars, handoff })
+    }
+}
+
+/// Carries on with a run that somebody else has started.
+pub(crate) async fn follow(
+    run: Box<dyn WorkflowRun>,
+    args: &Value,
+    cancellation: &CancellationToken,
+) -> Result<Envelope, RalphError> {
+    let run = OwnedRun::new(run);
+    finish(run, Terms::of(args)?, cancellation).await
+}
+
+/// Waits for the run's end, disposes of the run, and judges what came of it.
+async fn finish(
+    mut run: OwnedRun,
+    terms: Terms,
+    cancellation: &CancellationToken,
+) -> Result<Envelope, RalphError> {
+    let result = run.result(cancellation).await;
     let disposal_error = run.dispose().await;
 
     let progress = result.checkpoint().and_then(Progress::from_checkpoint);
     let (last_report, failure) = progress.map(Progress::into_parts).unwrap_or_default();
     let ended = EndedRun::new(run.run.id().clone())
         .with_counts(result.agents_started(), result.attempts())
-        .with_last_report(last_report.or(context.handoff.map(|handoff| handoff.report)))
+        .with_last_report(last_report.or(terms.handoff))
         .with_disposal_error(disposal_error);
     let stop_reason = result.stop_reason();
     match result.into_value() {
-        Ok(value) => match terminal::decode(&value, max_rounds, config.max_handoff_chars()) {
+        Ok(value) => match terminal::decode(&value, terms.max_rounds, terms.max_handoff_chars) {
             Ok(terminal) => completed(terminal, failure, ended),
             Err(problem) => Err(RalphError::InvalidTerminal { problem, run: Box::new(ended) }),
         },
@@ -142,6 +174,10 @@ struct OwnedRun {
 }
 
 impl OwnedRun {
+    fn new(run: Box<dyn WorkflowRun>) -> Self {
+        Self { run, stopped: false }
+    }
+
     /// Waits for the run's end, and cancels the run once the call is cancelled.
     ///
     /// The engine was given the token too, and an engine that heeds it has then done so already. One that does not

@@ -1,8 +1,9 @@
 use std::sync::Arc;
 
 use harness_subagent::SubagentRegistry;
-use harness_workflow::{WorkflowEngine, WorkflowRef};
+use harness_workflow::{WorkflowEngine, WorkflowRef, WorkflowRun};
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     CallContext, CallView, Envelope, PromptSection, RalphConfig, RalphError, ResultView, ToolDefinition,
@@ -89,6 +90,28 @@ impl RalphTool {
     /// See [`RalphError`].
     pub async fn call(&self, args: &Value, context: CallContext) -> Result<Envelope, RalphError> {
         call::run(&self.config, &*self.engine, &*self.registry, args, context).await
+    }
+
+    /// Waits for a run of the loop that is there already, and returns how it ended as [`call`](Self::call) does.
+    ///
+    /// This is for a run that its engine has resumed after a crash. `args` are the arguments in the request that the
+    /// run was started with. From here on the run is this call's own, as one that it has started, and cancelling
+    /// `cancellation` cancels it. The configuration of this tool has no say in it.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the run is cancelled and left to the engine to release.
+    ///
+    /// # Errors
+    ///
+    /// [`RalphError::InvalidArguments`] for arguments that are not the loop's, and whatever comes of the run.
+    pub async fn follow(
+        &self,
+        run: Box<dyn WorkflowRun>,
+        args: &Value,
+        cancellation: CancellationToken,
+    ) -> Result<Envelope, RalphError> {
+        call::follow(run, args, &cancellation).await
     }
 
     /// Returns what the calling model is shown of a call: at most [`RalphConfig::max_result_chars`] UTF-16 code units.

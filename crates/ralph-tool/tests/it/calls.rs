@@ -2,7 +2,7 @@
 
 use harness_subagent::StopReason;
 use harness_testkit::workflow::StubChild;
-use harness_workflow::{Error, ErrorCode, ErrorKind, RunError, RunResult};
+use harness_workflow::{Error, ErrorCode, ErrorKind, RunError, RunId, RunResult};
 use ralph_tool::{Handoff, PHASE, RalphError, RalphStatus, WORKFLOW_NAME};
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ async fn a_call_asks_for_one_run_of_the_loop_and_disposes_of_it() {
     assert_eq!(request.provider.as_deref(), Some("fake"));
     assert_eq!(request.max_agents, Some(4));
     assert_eq!(request.parent, parent());
-    assert_eq!(request.run_id.as_ref().map(|id| id.as_str()), Some("run-7"));
+    assert_eq!(request.run_id.as_ref().map(RunId::as_str), Some("run-7"));
 
     assert_eq!(envelope.result().status(), RalphStatus::Complete);
     assert_eq!(

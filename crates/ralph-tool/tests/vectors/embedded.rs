@@ -97,7 +97,7 @@ pub(super) fn script(index: usize, child: &Child, cancellation: &CancellationTok
         ChildKind::Value => MockChild::value(child.value()),
         ChildKind::Failure => MockChild::failing(StopReason::ERROR),
         // There are two ways in which an engine cannot go on.
-        ChildKind::Fatal if child.abort_first || index % 2 == 0 => MockChild::lost(),
+        ChildKind::Fatal if child.abort_first || index.is_multiple_of(2) => MockChild::lost(),
         ChildKind::Fatal => MockChild::refused(),
         ChildKind::Abort => MockChild::hanging(),
     };

@@ -5,6 +5,7 @@
 
 mod decoding;
 mod embedded;
+mod journaled;
 mod rendering;
 mod scene;
 mod stubbed;
@@ -29,6 +30,8 @@ pub(crate) struct Tally {
     pub(crate) failures: Vec<String>,
     /// How many loop vectors were also run on the embedded engine.
     pub(crate) embedded: usize,
+    /// How many of these were also run with a journal and an interruption after each round.
+    pub(crate) journaled: usize,
 }
 
 /// How the vectors of one kind went.
@@ -39,15 +42,20 @@ pub(crate) struct Count {
     pub(crate) skipped: usize,
 }
 
+/// Makes a runtime whose time is virtual: whatever waits, waits for nothing else.
+fn new_runtime() -> Runtime {
+    let runtime = Builder::new_current_thread().enable_all().start_paused(true).build();
+    runtime.expect("a runtime needs nothing that a test lacks")
+}
+
 impl Default for Tally {
     fn default() -> Self {
-        // Time is virtual: whatever waits, waits for nothing else.
-        let runtime = Builder::new_current_thread().enable_all().start_paused(true).build();
         Self {
-            runtime: runtime.expect("a runtime needs nothing that a test lacks"),
+            runtime: new_runtime(),
             kinds: BTreeMap::new(),
             failures: Vec::new(),
             embedded: 0,
+            journaled: 0,
         }
     }
 }
@@ -89,7 +97,14 @@ impl Tally {
         }
         self.embedded += 1;
         let verdict = self.runtime.block_on(embedded::judge(&scene, expected));
-        verdict.map_err(|difference| format!("on the embedded engine: {difference}"))
+        verdict.map_err(|difference| format!("on the embedded engine: {difference}"))?;
+        if embedded::agent_calls(expected) < 2 {
+            return Ok(());
+        }
+        self.journaled += 1;
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let verdict = journaled::judge(&scene, expected, folder.path());
+        verdict.map_err(|difference| format!("interrupted after each round: {difference}"))
     }
 
     /// Counts one vector.
