@@ -17,6 +17,7 @@ const FILES: [&[u8]; 5] = [
 #[test]
 fn every_committed_vector_passes_or_is_skipped_by_the_rule() {
     let mut tally = Tally::default();
+    tally.most_interrupted = 20;
     for file in FILES {
         for line in BufReader::new(GzDecoder::new(file)).lines() {
             tally.run(&line.unwrap());
@@ -36,7 +37,7 @@ fn every_committed_vector_passes_or_is_skipped_by_the_rule() {
             (terminal, count(523, 17)),
         ]
     );
-    assert!(tally.embedded > 300, "{} vectors ran on the embedded engine", tally.embedded);
+    assert_eq!((tally.embedded, tally.journaled), (309, 226));
 }
 
 /// Runs one line and returns what it was counted as, if it was.

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use harness_engine_local::{LocalConfig, LocalEngine};
+use harness_engine_local::{JournalStore, JsonlStore, LocalConfig, LocalEngine};
 use harness_registry_local::LocalRegistry;
 use harness_subagent::{Capabilities, ProviderInfo, StopReason};
 use harness_testkit::subagent::{MockChild, MockProviderHandle};
-use harness_workflow::{CallOutcome, WorkflowEngine, WorkflowEvent, WorkflowEventKind, WorkflowObserver};
+use harness_workflow::{
+    CallOutcome, RunId, WorkflowEngine, WorkflowEvent, WorkflowEventKind, WorkflowObserver,
+};
 use ralph_tool::{Envelope, RalphConfig, RalphError, RalphTool, rules, workflows};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -175,6 +177,35 @@ async fn a_call_that_is_dropped_ends_its_worker() {
     scene.workers.wait_until_none_live().await;
     assert_eq!(scene.workers.cancelled(), [1]);
     scene.workers.assert_nothing_left();
+}
+
+#[tokio::test]
+async fn a_run_that_was_resumed_can_be_followed_to_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let (registry, workers) = registry_with(fresh("spawn"));
+    let store = Arc::new(JsonlStore::open(folder.path()).unwrap());
+    let engine = || {
+        let registry = Arc::clone(&registry) as _;
+        LocalEngine::durable(registry, workflows(), LocalConfig::default(), Arc::clone(&store) as _)
+    };
+    let tool = |engine| RalphTool::new(RalphConfig::default(), engine, Arc::clone(&registry) as _).unwrap();
+    workers.script([MockChild::value(complete("done"))]);
+    let args = json!({ "objective": "Port it", "maxRounds": 3 });
+    let started = tool(Arc::new(engine())).call(&args, context().with_run_id("run-1")).await.unwrap();
+
+    // The run is over, so its journal alone answers.
+    let run = RunId::from("run-1");
+    let resuming = Arc::new(engine());
+    let request = store.read(&run).unwrap().request;
+    let resumed = resuming.resume(&run, CancellationToken::new()).await.unwrap();
+    let followed = tool(resuming).follow(resumed, &request.args, CancellationToken::new()).await.unwrap();
+    assert_eq!(followed.to_value(), started.to_value());
+    assert_eq!(workers.starts(), 1);
+
+    let resuming = Arc::new(engine());
+    let resumed = resuming.resume(&run, CancellationToken::new()).await.unwrap();
+    let error = tool(resuming).follow(resumed, &json!({}), CancellationToken::new()).await.unwrap_err();
+    assert_eq!(error.code(), "invalid-arguments");
 }
 
 #[tokio::test]
