@@ -80,14 +80,18 @@ impl ToolHost for Harness {
         }
         state.tools.insert(name.clone(), tool);
         let state = Arc::clone(&self.state);
-        Ok(Registration::new(move || drop(state.lock().expect("nobody panicked").tools.remove(&name))))
+        Ok(Registration::new(move || {
+            state.lock().expect("nobody panicked").tools.remove(&name);
+        }))
     }
 
     fn register_prompt_section(&self, section: PromptSection) -> Result<Registration, String> {
         let order = section.order();
         self.state.lock().expect("nobody panicked").sections.insert(order, section);
         let state = Arc::clone(&self.state);
-        Ok(Registration::new(move || drop(state.lock().expect("nobody panicked").sections.remove(&order))))
+        Ok(Registration::new(move || {
+            state.lock().expect("nobody panicked").sections.remove(&order);
+        }))
     }
 }
 

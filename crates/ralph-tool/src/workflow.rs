@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::arguments::LoopArgs;
 use crate::config::report_limits;
-use crate::{RalphStatus, progress, prompt, rule};
+use crate::{RalphStatus, TOOL_NAME, progress, prompt, rule};
 
 /// The name of the workflow.
 pub const WORKFLOW_NAME: &str = "ralph-loop";
@@ -39,6 +39,7 @@ pub const INVALID_REPORT: ErrorCode = ErrorCode::new("invalid-report");
 /// # Ok::<(), harness_workflow::Error>(())
 /// ```
 #[must_use]
+#[expect(clippy::missing_panics_doc, reason = "it cannot panic: the report's schema can be enforced")]
 pub fn workflow() -> Arc<dyn Workflow> {
     let meta = WorkflowMeta::new(
         WORKFLOW_NAME,
@@ -46,7 +47,8 @@ pub fn workflow() -> Arc<dyn Workflow> {
         "Works on one objective in rounds, each by a fresh agent that knows the workspace and the last report only.",
     )
     .with_phase(PhaseMeta::new(PHASE).with_detail("One fresh agent after another, until one ends the job."));
-    Arc::new(RalphLoop { meta })
+    let schema = OutputContract::new(schema::child_schema()).expect("the report's schema can be enforced");
+    Arc::new(RalphLoop { meta, schema })
 }
 
 /// Names the Ralph loop in a request.
@@ -68,6 +70,8 @@ pub fn workflows() -> WorkflowCatalog {
 #[derive(Debug)]
 struct RalphLoop {
     meta: WorkflowMeta,
+    /// The schema of a report, shared by all runs.
+    schema: OutputContract,
 }
 
 #[async_trait]
@@ -79,7 +83,7 @@ impl Workflow for RalphLoop {
     async fn run(&self, context: WorkflowContext) -> Result<Value, WorkflowError> {
         let args = LoopArgs::read(context.args())?;
         let limits = report_limits(args.max_handoff_chars);
-        let worker = worker(args.max_handoff_chars);
+        let worker = Worker::new(&self.schema, args.max_handoff_chars);
         let mut last: Option<RoundReport> = None;
 
         context.phase(PHASE)?;
@@ -118,16 +122,15 @@ struct Worker {
     tools: ToolRestriction,
 }
 
-fn worker(max_handoff_chars: u64) -> Worker {
-    let output = OutputContract::new(schema::child_schema()).expect("the report's schema can be enforced");
-    Worker {
-        output: output.with_rule(rule::reference(max_handoff_chars)),
-        // The prompt says the same to a worker whose provider cannot enforce it.
-        tools: ToolRestriction::deny(["ralph"]).preferred(),
-    }
-}
-
 impl Worker {
+    fn new(schema: &OutputContract, max_handoff_chars: u64) -> Self {
+        Self {
+            output: schema.clone().with_rule(rule::reference(max_handoff_chars)),
+            // The prompt says the same to a worker whose provider cannot enforce it.
+            tools: ToolRestriction::deny([TOOL_NAME]).preferred(),
+        }
+    }
+
     fn ask(&self, prompt: String, round: u64) -> AgentCall {
         AgentCall::new(prompt)
             .with_label(format!("Ralph round {round}"))

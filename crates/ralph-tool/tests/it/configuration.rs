@@ -1,8 +1,16 @@
 //! What a deployment may decide.
 
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex};
+
 use ralph_report::{Limits, RoundReport};
 use ralph_tool::{InvalidConfig, RalphConfig};
 use serde_json::{Value, json};
+use tracing::field::Field;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+
+use crate::stage::Stage;
 
 #[track_caller]
 fn refused(config: Value, code: &str) {
@@ -85,6 +93,47 @@ fn the_setters_check_like_the_reader() {
 fn a_refusal_quotes_what_was_given_shortly() {
     let error = RalphConfig::from_value(&json!({ "maxRounds": "x".repeat(10_000) })).unwrap_err();
     assert!(error.to_string().len() < 200, "{error}");
+}
+
+/// Takes down the warnings that are logged while it is the default.
+#[derive(Clone, Default)]
+struct WarningLog(Arc<Mutex<Vec<String>>>);
+
+impl Subscriber for WarningLog {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() == Level::WARN
+    }
+
+    fn new_span(&self, _span: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _span: &Id, _values: &Record<'_>) {}
+
+    fn record_follows_from(&self, _span: &Id, _follows: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let log = Arc::clone(&self.0);
+        event.record(&mut move |field: &Field, value: &dyn Debug| {
+            if field.name() == "message" {
+                log.lock().unwrap().push(format!("{value:?}"));
+            }
+        });
+    }
+
+    fn enter(&self, _span: &Id) {}
+
+    fn exit(&self, _span: &Id) {}
+}
+
+#[test]
+fn what_cannot_work_is_logged_when_the_tool_is_made() {
+    let log = WarningLog::default();
+    let tool = tracing::subscriber::with_default(log.clone(), || {
+        Stage::settable(json!({ "maxHandoffChars": 1, "maxRounds": 1001 })).tool
+    });
+    let warnings: Vec<String> = tool.config().warnings(1000).iter().map(ToString::to_string).collect();
+    assert_eq!((warnings.len(), &*log.0.lock().unwrap()), (2, &warnings));
 }
 
 #[test]
