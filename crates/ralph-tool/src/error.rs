@@ -65,7 +65,7 @@ pub enum RalphError {
         run: Box<EndedRun>,
     },
     /// A worker's report was refused.
-    #[error("the report of round {round} is refused: {}", first(.violations))]
+    #[error("the report of round {round} is refused: {}", first(.violations, *.unlisted))]
     #[non_exhaustive]
     InvalidReport {
         /// The round, from 1.
@@ -366,7 +366,8 @@ impl RalphError {
             add("violations", Some(json!(violations)));
             add("unlisted", Some((*unlisted).into()));
         }
-        add("stopReason", self.stop_reason().map(|reason| json!(reason)));
+        // The set of reasons is open, so a provider may have written an essay.
+        add("stopReason", self.stop_reason().map(|reason| shown::first_line(reason.as_str(), 100).into()));
         add("diagnostic", self.diagnostic().map(|diagnostic| json!(diagnostic)));
         Value::Object(details)
     }
@@ -394,10 +395,11 @@ fn ended(why: Option<&NoValue>) -> String {
     }
 }
 
-fn first(violations: &[OutputViolation]) -> String {
+/// Says what decides, and how much more there is.
+fn first(violations: &[OutputViolation], unlisted: u64) -> String {
     let message = violations.first().map_or("for a reason that was lost", |first| &first.message);
-    match violations.len() {
-        0 | 1 => message.to_owned(),
-        more => format!("{message} (and {} more)", more - 1),
+    match (violations.len() as u64).saturating_sub(1).saturating_add(unlisted) {
+        0 => message.to_owned(),
+        more => format!("{message} (and {more} more)"),
     }
 }

@@ -104,7 +104,8 @@ impl RalphTool {
     ///
     /// # Errors
     ///
-    /// [`RalphError::InvalidArguments`] for arguments that are not the loop's, and whatever comes of the run.
+    /// [`RalphError::InvalidArguments`] for arguments that are not the loop's, in which case the run is cancelled, and
+    /// whatever comes of the run.
     pub async fn follow(
         &self,
         run: Box<dyn WorkflowRun>,

@@ -43,6 +43,8 @@ async fn a_refused_report_carries_every_violation() {
     );
     assert_eq!(wire["details"]["round"], 1);
     assert_eq!(wire["details"]["lastReport"], Value::Null);
+    assert_eq!(wire["details"]["unlisted"], 0);
+    assert!(wire["message"].as_str().unwrap().ends_with("(and 1 more)"), "{wire}");
     let kinds: Vec<&Value> = wire["details"]["violations"]
         .as_array()
         .unwrap()
@@ -50,6 +52,15 @@ async fn a_refused_report_carries_every_violation() {
         .map(|violation| &violation["kind"])
         .collect();
     assert_eq!(kinds, ["summary-not-normalized", "complete-needs-evidence"]);
+}
+
+#[tokio::test]
+async fn a_reason_that_a_provider_made_up_is_bounded() {
+    let reason = StopReason::other("because ".repeat(10_000));
+    let stage = Stage::running(json!({}), [StubChild::failure(reason)]);
+    let (outcome, text) = stage.shown().await;
+    let wire = wire(&outcome.unwrap_err());
+    assert!(wire.to_string().len() < 2000 && text.len() < 2000);
 }
 
 #[tokio::test]
