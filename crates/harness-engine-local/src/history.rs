@@ -11,13 +11,13 @@ use crate::journal::{Answer, CallFingerprint, Entry, JournalError, JournalStore,
 ///
 /// ```
 /// # use std::error::Error;
-/// use harness_engine_local::{JsonlStore, RunHistory, RunState};
+/// use harness_engine_local::{JsonlStore, ListedRun, RunHistory, RunState};
 ///
 /// # fn main() -> Result<(), Box<dyn Error>> {
 /// # let folder = tempfile::tempdir()?;
 /// # let folder = folder.path();
 /// let store = JsonlStore::open(folder)?;
-/// for (run, history) in RunHistory::read_all(&store)? {
+/// for ListedRun { run, history, .. } in RunHistory::read_all(&store)? {
 ///     match history {
 ///         Ok(history) if history.state == RunState::Interrupted => println!("{run} can be resumed"),
 ///         Ok(history) => println!("{run} made {} calls", history.calls.len()),
@@ -50,6 +50,16 @@ pub struct RunHistory {
     pub calls: BTreeMap<u64, CallHistory>,
     /// How many times the body began a phase, said something or left a checkpoint.
     pub(crate) narrations: u64,
+}
+
+/// A run in the list of all.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct ListedRun {
+    /// Its id.
+    pub run: RunId,
+    /// What is known of it.
+    pub history: Result<RunHistory, JournalError>,
 }
 
 /// Where a run stands.
@@ -111,11 +121,9 @@ impl RunHistory {
     /// # Errors
     ///
     /// Those of [`JournalStore::runs`].
-    pub fn read_all(
-        store: &dyn JournalStore,
-    ) -> Result<Vec<(RunId, Result<Self, JournalError>)>, JournalError> {
-        let runs = store.runs()?;
-        Ok(runs.into_iter().map(|run| (run.clone(), Self::read(store, &run))).collect())
+    pub fn read_all(store: &dyn JournalStore) -> Result<Vec<ListedRun>, JournalError> {
+        let list = |run: RunId| ListedRun { history: Self::read(store, &run), run };
+        Ok(store.runs()?.into_iter().map(list).collect())
     }
 
     /// Makes a history of the records of a run.
@@ -208,7 +216,7 @@ impl RunHistory {
                 });
             }
             Entry::AgentSpawned { call, attempt, child } => {
-                self.attempt(call, attempt)?.1.child = Some(child)
+                self.attempt(call, attempt)?.1.child = Some(child);
             }
             Entry::AgentEnded { call, attempt, answer, end } => {
                 let (known, last) = self.attempt(call, attempt)?;

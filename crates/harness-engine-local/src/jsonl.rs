@@ -292,7 +292,7 @@ fn sync_dir(dir: &Path) -> Result<(), JournalError> {
 }
 
 fn private_dirs() -> DirBuilder {
-    #[allow(unused_mut, reason = "only Unix has such rights")]
+    #[cfg_attr(not(unix), expect(unused_mut, reason = "only Unix has such rights"))]
     let mut builder = DirBuilder::new();
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);

@@ -21,7 +21,7 @@ mod run;
 
 pub use config::LocalConfig;
 pub use engine::LocalEngine;
-pub use history::{AttemptHistory, CallHistory, RunHistory, RunState};
+pub use history::{AttemptHistory, CallHistory, ListedRun, RunHistory, RunState};
 pub use journal::{Answer, CallFingerprint, Entry, Journal, JournalError, JournalStore, Record, StoredRun};
 pub use jsonl::JsonlStore;
 

@@ -589,7 +589,7 @@ fn every_run_is_listed_and_one_that_cannot_be_read_hides_no_other() {
     fs::create_dir(folder.folder.path().join("runs/.new-left")).unwrap();
     fs::create_dir(folder.folder.path().join("runs/other")).unwrap();
     let runs = RunHistory::read_all(&*folder.store).unwrap();
-    let states: Vec<_> = runs.iter().map(|(run, history)| (run.as_str(), history.is_ok())).collect();
+    let states: Vec<_> = runs.iter().map(|listed| (listed.run.as_str(), listed.history.is_ok())).collect();
     assert_eq!(states, [("a/ü", true), ("b", false), ("c", true)]);
 }
 
