@@ -122,7 +122,7 @@ impl Run {
             Ok(run) => run,
             Err(error) => {
                 let outcome = Err(self.start_failed(&error));
-                return self.recorded(number, attempt, outcome, None).await;
+                return Box::pin(self.recorded(number, attempt, outcome, None)).await;
             }
         };
         if !span.is_disabled() {
@@ -135,10 +135,8 @@ impl Run {
         });
         let open = OpenChild::new(self, Child::new(run, info));
         slot.forget();
-        if let Err(error) = self.admit(&open.child) {
-            open.dispose().await;
-            return Err(error);
-        }
+        // One that comes too late is released in the background, and the run's end waits for that.
+        self.admit(&open.child)?;
         let result = match &open.child.info {
             None => open.child.run.result().await,
             Some(info) => Box::pin(self.watch(&open.child, info)).await,

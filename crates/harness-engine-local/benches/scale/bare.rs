@@ -36,7 +36,7 @@ pub(crate) async fn run(calls: u64, gate: Option<Arc<Gate>>) -> Value {
     value
 }
 
-pub(crate) async fn child(prompt: String, sender: oneshot::Sender<Value>, gate: Option<Arc<Gate>>) {
+async fn child(prompt: String, sender: oneshot::Sender<Value>, gate: Option<Arc<Gate>>) {
     if let Some(gate) = gate {
         gate.pass().await;
     }

@@ -1,27 +1,24 @@
 //! The same work as a workflow on the engine.
 
 use std::num::NonZeroU64;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use harness_engine_local::{LocalConfig, LocalEngine};
 use harness_registry_local::LocalRegistry;
 use harness_subagent::{
-    AgentId, Capabilities, Error, ErrorKind, OutputContract, Parent, StartSubagent, SubagentProvider,
-    SubagentRegistry, SubagentResult, SubagentRun,
+    AgentId, Capabilities, OutputContract, Parent, StartSubagent, SubagentProvider, SubagentRegistry,
+    SubagentResult, SubagentRun,
 };
 use harness_workflow::{
     AgentCall, AgentOutcome, StartRun, Workflow, WorkflowCatalog, WorkflowContext, WorkflowEngine,
     WorkflowError, WorkflowMeta, WorkflowRun,
 };
 use serde_json::{Value, json};
-use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::bare;
 use crate::gate::Gate;
-use crate::work::{first_prompt, next_prompt, schema};
+use crate::work::{first_prompt, make_value, next_prompt, schema};
 
 /// Makes as many calls as its arguments say, one after the other.
 #[derive(Debug)]
@@ -52,23 +49,24 @@ impl Workflow for Loop {
     }
 }
 
-/// Its children are those of the bare program.
+/// Its children make their value when it is asked for: they cost nothing beyond that.
 #[derive(Debug)]
-struct Children {
+struct Instant {
+    id: AgentId,
     gate: Option<Arc<Gate>>,
-    started: AtomicU64,
 }
 
 #[derive(Debug)]
-struct ChildRun {
+struct InstantRun {
     id: AgentId,
-    receiver: Mutex<Option<oneshot::Receiver<Value>>>,
+    prompt: String,
+    gate: Option<Arc<Gate>>,
 }
 
 #[async_trait]
-impl SubagentProvider for Children {
+impl SubagentProvider for Instant {
     fn name(&self) -> &str {
-        "children"
+        "instant"
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -80,29 +78,21 @@ impl SubagentProvider for Children {
     }
 
     async fn start(&self, request: StartSubagent) -> harness_subagent::Result<Box<dyn SubagentRun>> {
-        let (sender, receiver) = oneshot::channel();
-        tokio::spawn(bare::child(request.prompt, sender, self.gate.clone()));
-        let number = self.started.fetch_add(1, Ordering::Relaxed);
-        Ok(Box::new(ChildRun { id: AgentId::new(number.to_string()), receiver: Mutex::new(Some(receiver)) }))
+        Ok(Box::new(InstantRun { id: self.id.clone(), prompt: request.prompt, gate: self.gate.clone() }))
     }
 }
 
 #[async_trait]
-impl SubagentRun for ChildRun {
+impl SubagentRun for InstantRun {
     fn id(&self) -> &AgentId {
         &self.id
     }
 
     async fn result(&self) -> harness_subagent::Result<SubagentResult> {
-        // The engine asks once, so the bench keeps no copy for a second time.
-        let receiver = self.receiver.lock().expect("nobody panics here").take();
-        match receiver {
-            Some(receiver) => match receiver.await {
-                Ok(value) => Ok(SubagentResult::handed_in(value)),
-                Err(error) => Err(Error::new(ErrorKind::RunLost, "the child is gone").with_source(error)),
-            },
-            None => Err(Error::new(ErrorKind::RunLost, "the bench hands a value over once")),
+        if let Some(gate) = &self.gate {
+            gate.pass().await;
         }
+        Ok(SubagentResult::handed_in(make_value(&self.prompt)))
     }
 
     async fn dispose(&self) -> harness_subagent::Result<()> {
@@ -117,21 +107,22 @@ pub(crate) fn engine(gate: Option<Arc<Gate>>) -> LocalEngine {
 
 pub(crate) fn parts(gate: Option<Arc<Gate>>) -> (Arc<dyn SubagentRegistry>, WorkflowCatalog, LocalConfig) {
     let registry = LocalRegistry::default();
-    registry.register(Arc::new(Children { gate, started: AtomicU64::new(0) })).expect("the name is free");
+    registry.register(Arc::new(Instant { id: "instant".into(), gate })).expect("the name is free");
     let meta = WorkflowMeta::new("loop", 1, "Makes calls, one after the other.");
     let contract = OutputContract::new(schema()).expect("the schema is within the subset");
     let catalog =
         WorkflowCatalog::new().with(Arc::new(Loop { meta, contract })).expect("the workflow is good");
-    let config = LocalConfig::default().with_provider("children").with_max_agents(NonZeroU64::MAX);
+    let config = LocalConfig::default().with_provider("instant").with_max_agents(NonZeroU64::MAX);
     (Arc::new(registry), catalog, config)
 }
 
 /// Carries out `runs` runs at once, with `calls` calls each.
 pub(crate) async fn runs(runs: usize, calls: u64, gate: Option<Arc<Gate>>) {
     let engine = engine(gate.clone());
+    let cancellation = CancellationToken::new();
     let mut all = Vec::with_capacity(runs);
     for _ in 0..runs {
-        all.push(start(&engine, calls).await);
+        all.push(start(&engine, calls, &cancellation).await);
     }
     if let Some(gate) = &gate {
         gate.open_when_full().await;
@@ -143,13 +134,13 @@ pub(crate) async fn runs(runs: usize, calls: u64, gate: Option<Arc<Gate>>) {
 
 /// Carries out one run.
 pub(crate) async fn run(engine: &LocalEngine, calls: u64) {
-    finish(&*start(engine, calls).await).await;
+    finish(&*start(engine, calls, &CancellationToken::new()).await).await;
 }
 
-async fn start(engine: &LocalEngine, calls: u64) -> Box<dyn WorkflowRun> {
+async fn start(engine: &LocalEngine, calls: u64, cancellation: &CancellationToken) -> Box<dyn WorkflowRun> {
     let workflow = harness_workflow::WorkflowRef::new("loop", 1);
     let request = StartRun::new(workflow, Parent::new("bench", "/tmp")).with_args(json!(calls));
-    engine.start(request, CancellationToken::new()).await.expect("the request is good")
+    engine.start(request, cancellation.clone()).await.expect("the request is good")
 }
 
 async fn finish(run: &dyn WorkflowRun) {

@@ -5,10 +5,10 @@ use std::num::{NonZeroU64, NonZeroUsize};
 use harness_engine_local::LocalConfig;
 use harness_testkit::workflow::EngineFixture;
 
-mod in_memory {
+pub(crate) mod in_memory {
     harness_testkit::workflow_engine_conformance!(new_engine, clock: Paused);
 
-    async fn new_engine(fixture: EngineFixture) -> LocalEngine {
+    pub(crate) async fn new_engine(fixture: EngineFixture) -> LocalEngine {
         let config = config(&fixture);
         LocalEngine::new(fixture.registry, fixture.catalog, config)
     }
@@ -19,10 +19,10 @@ mod in_memory {
     use super::config;
 }
 
-mod journaled {
+pub(crate) mod journaled {
     harness_testkit::workflow_engine_conformance!(new_engine, clock: Paused);
 
-    async fn new_engine(fixture: EngineFixture) -> LocalEngine {
+    pub(crate) async fn new_engine(fixture: EngineFixture) -> LocalEngine {
         let config = config(&fixture);
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let store = JsonlStore::open(folder.path().join("runs")).unwrap();

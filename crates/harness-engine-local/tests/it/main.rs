@@ -12,3 +12,4 @@ mod crash;
 mod disk;
 mod journal;
 mod leaks;
+mod model;
