@@ -11,10 +11,14 @@ mod ours;
 mod work;
 
 use std::env;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Instant;
 
+use harness_engine_local::{JournalStore, JsonlStore, LocalEngine};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::{Builder, Runtime};
@@ -31,23 +35,10 @@ fn main() {
         println!("{}", serde_json::to_string(&concurrent(&args[at + 1], runs)).expect("plain data"));
         return;
     }
-    if args.get(1).is_some_and(|arg| arg == "--alone") {
-        let runtime = runtime(1);
-        let engine = ours::engine(None);
-        runtime.block_on(async {
-            for _ in 0..args[3].parse::<u64>().unwrap() {
-                if args[2] == "ours" {
-                    ours::run(&engine, 256).await
-                } else {
-                    tokio::spawn(bare::run(256, None)).await.unwrap();
-                }
-            }
-        });
-        return;
-    }
     let sweeps = env::var("SCALE_SWEEPS").ok().and_then(|text| text.parse().ok()).unwrap_or(SWEEPS);
     let mut rows = Vec::new();
     one_at_a_time(sweeps, &mut rows);
+    journaled(sweeps, &mut rows);
     all_at_once(sweeps, &mut rows);
     println!("{}", serde_json::to_string(&rows).expect("plain data"));
 }
@@ -242,4 +233,50 @@ fn all_at_once(sweeps: usize, rows: &mut Vec<Row>) {
     rows.push(row("bytes per run, 100,000 runs at once; bare tokio", Target::AtMost(2.0), &memory));
     rows.push(row("runs per second, 100,000 runs at once; bare tokio", Target::AtLeast(0.67), &speed));
     rows.push(row("runs per second, 100,000 runs at once; 10,000 at once", Target::AtLeast(0.85), &growth));
+}
+
+/// The cost of a journal: that of a call with one, over that of the same lines written and synced alone.
+fn journaled(sweeps: usize, rows: &mut Vec<Row>) {
+    const CALLS: u64 = 100;
+    // Beside this file's own build, so that it is the disk that is measured and not memory.
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let store = Arc::new(JsonlStore::open(folder.path().join("runs")).expect("a store"));
+    let (registry, catalog, config) = ours::parts(None);
+    let engine = LocalEngine::durable(registry, catalog, config, Arc::clone(&store) as _);
+    let runtime = runtime(1);
+    let mut pairs = Vec::new();
+    for sweep in 0..=sweeps {
+        let begun = Instant::now();
+        runtime.block_on(ours::run(&engine, CALLS));
+        let ours = begun.elapsed();
+        let run = store.runs().expect("a list").pop().expect("the run is there");
+        let dir = store.run_dir(&run).expect("the id is short");
+        let lines = std::fs::read(dir.join("journal.jsonl")).expect("the journal is there");
+        std::fs::remove_dir_all(dir).expect("nobody uses it");
+        let begun = Instant::now();
+        append_alone(&folder.path().join("alone"), &lines);
+        let alone = begun.elapsed();
+        // The first sweep warms up.
+        if sweep > 0 {
+            let per_call = |time: std::time::Duration| time.as_secs_f64() * 1e6 / CALLS as f64;
+            pairs.push((per_call(ours), per_call(alone)));
+        }
+    }
+    rows.push(row("us per call with a journal; the same lines and syncs alone", Target::AtMost(1.3), &pairs));
+}
+
+/// Writes the lines one by one and syncs when the engine does: before a child is started, and at the end.
+fn append_alone(path: &Path, lines: &[u8]) {
+    let mut file = File::create(path).expect("a file");
+    for line in lines.split_inclusive(|byte| *byte == b'\n') {
+        file.write_all(line).expect("there is space");
+        let is_synced = |kind: &str| has(line, format!(r#""kind":"{kind}""#).as_bytes());
+        if is_synced("run-started") || is_synced("agent-started") || is_synced("run-finished") {
+            file.sync_data().expect("the disk works");
+        }
+    }
+}
+
+fn has(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|window| window == part)
 }
