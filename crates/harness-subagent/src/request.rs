@@ -36,12 +36,20 @@ impl StartSubagent {
     /// Asks for a child of `parent` that is told `prompt`, with a cancellation token of its own.
     #[must_use]
     pub fn new(prompt: impl Into<String>, parent: Parent) -> Self {
+        Self::stopped_by(CancellationToken::new(), prompt, parent)
+    }
+
+    /// Asks for a child of `parent` that is told `prompt` and that `cancellation` stops.
+    ///
+    /// It is [`new`](Self::new) without a token that is made to be replaced, for callers that start many children.
+    #[must_use]
+    pub fn stopped_by(cancellation: CancellationToken, prompt: impl Into<String>, parent: Parent) -> Self {
         Self {
             prompt: prompt.into(),
             label: None,
             origin: None,
             parent,
-            cancellation: CancellationToken::new(),
+            cancellation,
             output: None,
             max_depth: None,
             tools: None,
