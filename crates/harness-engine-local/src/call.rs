@@ -56,10 +56,10 @@ impl WorkflowHost for Run {
             return Box::pin(self.call_recorded(call, recorder));
         }
         match self.slots.try_acquire() {
-            Ok(slot) => Box::pin(self.carry_out(self.begin(call, 1, slot))),
+            Ok(slot) => self.carry_out(call, 1, slot),
             Err(TryAcquireError::NoPermits) => Box::pin(async move {
                 let slot = self.slot().await?;
-                self.carry_out(self.begin(call, 1, slot)).await
+                self.carry_out(call, 1, slot).await
             }),
             Err(TryAcquireError::Closed) => Box::pin(ready(Err(self.stopped()))),
         }
@@ -74,6 +74,7 @@ struct Begun<'a> {
     number: u64,
     attempt: u32,
     wants_value: bool,
+    is_traced: bool,
     /// What events say of the call, of a run that is observed.
     described: Option<Box<(String, Option<String>)>>,
 }
@@ -91,33 +92,34 @@ impl Run {
         };
         let slot = self.slot().await?;
         recorder.record_synced(attempt_begins(&call, attempt)).await?;
-        self.carry_out(self.begin(call, attempt, slot)).await
+        self.carry_out(call, attempt, slot).await
     }
 
-    fn begin<'a>(&'a self, call: NumberedCall, attempt: u32, slot: SemaphorePermit<'a>) -> Begun<'a> {
+    /// Starts the child of a call, waits for its end and disposes of it.
+    fn carry_out<'a>(
+        &'a self,
+        call: NumberedCall,
+        attempt: u32,
+        slot: SemaphorePermit<'a>,
+    ) -> Boxed<'a, Outcome> {
         self.attempts.fetch_add(1, Ordering::Relaxed);
         let number = call.number;
+        let span = trace::call_span(self.id(), number, attempt);
+        let is_traced = !span.is_disabled();
         let wants_value = call.output.is_some();
         let described = self.is_observed().then(|| Box::new((call.label.clone(), call.phase.clone())));
         let request = self.child_request(call, attempt);
         let start = self.shared.registry.start_on(Arc::clone(&self.provider), request);
-        Begun { slot, start, number, attempt, wants_value, described }
-    }
-
-    /// Starts the child of a call, waits for its end and disposes of it.
-    fn carry_out<'a>(&'a self, begun: Begun<'a>) -> impl Future<Output = Outcome> + Send + 'a {
-        let span = trace::call_span(self.id(), begun.number, begun.attempt);
-        async move {
-            if span.is_disabled() {
-                self.carry_out_within(&span, begun).await
-            } else {
-                Box::pin(self.carry_out_within(&span, begun).instrument(span.clone())).await
-            }
+        let begun = Begun { slot, start, number, attempt, wants_value, is_traced, described };
+        if is_traced {
+            Box::pin(self.see_through(begun).instrument(span))
+        } else {
+            Box::pin(self.see_through(begun))
         }
     }
 
-    async fn carry_out_within(&self, span: &Span, begun: Begun<'_>) -> Outcome {
-        let Begun { slot, start, number, attempt, wants_value, described } = begun;
+    async fn see_through(&self, begun: Begun<'_>) -> Outcome {
+        let Begun { slot, start, number, attempt, wants_value, is_traced, described } = begun;
         let run = match start.await {
             Ok(run) => run,
             Err(error) => {
@@ -125,8 +127,8 @@ impl Run {
                 return Box::pin(self.recorded(number, attempt, outcome, None)).await;
             }
         };
-        if !span.is_disabled() {
-            span.record("child", run.id().as_str());
+        if is_traced {
+            Span::current().record("child", run.id().as_str());
         }
         self.note(|| Entry::AgentSpawned { call: number, attempt, child: run.id().clone() });
         let info = described.map(|described| {
@@ -173,8 +175,8 @@ impl Run {
     }
 
     fn child_request(&self, call: NumberedCall, attempt: u32) -> StartSubagent {
-        let mut request = StartSubagent::new(call.prompt, self.parent.clone());
-        request.cancellation = self.children_stop.clone();
+        let mut request =
+            StartSubagent::stopped_by(self.children_stop.clone(), call.prompt, self.parent.clone());
         request.label = Some(call.label);
         request.origin = Some(Origin::new(self.id().as_str(), call.number, attempt));
         request.output = call.output;

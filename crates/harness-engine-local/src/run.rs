@@ -70,8 +70,9 @@ pub(crate) struct Run {
     /// call in turn, `cancel` above all, does without it.
     book: Mutex<Book>,
     result: OnceLock<Box<RunResult>>,
-    /// Tells of the result, of each child's end, and of the disposal's end.
+    /// Tells of the result, of the disposal's end, and, while somebody waits for that, of each child's end.
     changed: Notify,
+    awaits_children: AtomicBool,
     disposal: Mutex<Disposal>,
 }
 
@@ -132,6 +133,7 @@ impl NewRun {
             book: Mutex::new(book),
             result: OnceLock::new(),
             changed: Notify::new(),
+            awaits_children: AtomicBool::new(false),
             disposal: Mutex::default(),
         });
         if let Some(end) = end {
@@ -239,6 +241,13 @@ impl Run {
         }
     }
 
+    /// Waits until `condition`, of the children in the book, holds.
+    async fn await_children(&self, condition: impl FnMut() -> bool) {
+        // Whoever takes a child out of the book after the condition was looked at sees this: both hold the book's lock.
+        self.awaits_children.store(true, Ordering::Relaxed);
+        self.wait_until(condition).await;
+    }
+
     // ---- Settlement ----
 
     /// Claims the run's end and keeps its result until it is published. Only the first claim succeeds.
@@ -270,7 +279,7 @@ impl Run {
     async fn clean_up(&self) {
         self.release_children();
         let grace = self.shared.config.cancellation_grace;
-        let gone = timeout(grace, self.wait_until(|| !self.has_children())).await;
+        let gone = timeout(grace, self.await_children(|| !self.has_children())).await;
         if gone.is_err() {
             tracing::warn!(run = %self.id, "children outlive the grace and are given up");
         }
@@ -431,8 +440,7 @@ impl Run {
 
     /// Waits until somebody else has disposed of a child.
     pub(crate) async fn until_gone(&self, child: &Arc<Child>) {
-        let holds = || self.book().children.iter().any(|known| Arc::ptr_eq(known, child));
-        self.wait_until(|| !holds()).await;
+        self.await_children(|| !self.book().children.iter().any(|known| Arc::ptr_eq(known, child))).await;
     }
 
     /// Takes a child out that has been disposed of, and gives its slot back.
@@ -442,7 +450,10 @@ impl Run {
         book.children.swap_remove(index);
         drop(book);
         self.slots.add_permits(1);
-        self.changed.notify_waiters();
+        // Whoever waits for the result need not be woken by every child of the run.
+        if self.awaits_children.load(Ordering::Relaxed) {
+            self.changed.notify_waiters();
+        }
     }
 
     fn has_children(&self) -> bool {
@@ -534,7 +545,7 @@ impl Run {
             run.release_children();
             let grace = run.shared.config.cancellation_grace;
             let gone = || run.result.get().is_some() && !run.has_children();
-            if timeout(grace, run.wait_until(gone)).await.is_err() {
+            if timeout(grace, run.await_children(gone)).await.is_err() {
                 run.force().await;
             }
         });
