@@ -1,4 +1,5 @@
 use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -31,6 +32,8 @@ pub struct CommandProvider {
     limits: Limits,
     shutdown: Shutdown,
     max_value_bytes: u64,
+    max_prompt_bytes: Option<usize>,
+    transcript_cap: u64,
 }
 
 /// How a child hands in its value.
@@ -73,6 +76,8 @@ impl CommandProvider {
             limits: Limits::default(),
             shutdown: Shutdown::default(),
             max_value_bytes: value_file::DEFAULT_MAX_BYTES,
+            max_prompt_bytes: None,
+            transcript_cap: Transcript::CAP,
         }
     }
 
@@ -126,17 +131,32 @@ impl CommandProvider {
         self
     }
 
+    /// Sets the longest prompt that the program can take, in bytes, the appended paragraph included. A request with a
+    /// longer one is refused at its start. There is no limit otherwise.
+    #[must_use]
+    pub fn with_max_prompt_bytes(mut self, max: usize) -> Self {
+        self.max_prompt_bytes = Some(max);
+        self
+    }
+
+    /// Sets how many bytes of what a child says its transcript holds at most, 64 MiB unless set.
+    #[must_use]
+    pub fn with_transcript_cap(mut self, cap: u64) -> Self {
+        self.transcript_cap = cap;
+        self
+    }
+
     fn launch(&self, request: StartSubagent, files: &CallFiles) -> Result<CliRun> {
         let StartSubagent { prompt, origin, parent, cancellation, output, .. } = request;
         let workspace = Path::new(&parent.workspace);
         if !workspace.is_absolute() {
-            return Err(Error::new(
-                ErrorKind::Provider,
-                format!("workspace {:?} must be an absolute path here", parent.workspace),
-            ));
+            return Err(refusal(format!("workspace {:?} must be an absolute path here", parent.workspace)));
         }
+        let Some(depth) = parent.depth.checked_add(1) else {
+            return Err(refusal("there is no depth below the parent's, do the work without delegating"));
+        };
 
-        let mut environment = self.environment.clone().set(crate::DEPTH, (parent.depth + 1).to_string());
+        let mut environment = self.environment.clone().set(crate::DEPTH, depth.to_string());
         if let Some(origin) = &origin {
             environment = environment
                 .set(crate::RUN, &origin.run)
@@ -146,18 +166,24 @@ impl CommandProvider {
         let prompt = match &output {
             None => prompt,
             Some(contract) => {
-                let schema = contract.schema();
-                let path = files.write("schema.json", schema.to_string().as_bytes()).map_err(unwritable)?;
+                let schema = contract.schema().to_string();
+                let path = files.write("schema.json", schema.as_bytes()).map_err(unwritable)?;
                 environment = environment.set(crate::SCHEMA_FILE, path);
                 match self.hand_in {
                     HandIn::File => {
                         environment = environment.set(crate::VALUE_FILE, files.value());
-                        instructions::by_file(&prompt, schema, files.value())
+                        instructions::by_file(prompt, &schema, files.value())
                     }
-                    HandIn::StandardOutput => instructions::by_standard_output(&prompt, schema),
+                    HandIn::StandardOutput => instructions::by_standard_output(prompt, &schema),
                 }
             }
         };
+        if let Some(max) = self.max_prompt_bytes.filter(|max| prompt.len() > *max) {
+            return Err(refusal(format!(
+                "the prompt has {} bytes and the program takes {max} at most, shorten it",
+                prompt.len()
+            )));
+        }
         let input = match self.prompt {
             PromptChannel::StandardInput => Input::Bytes(prompt.into_bytes()),
             PromptChannel::File => {
@@ -175,7 +201,7 @@ impl CommandProvider {
             .with_mark(Mark::new(label))
             .with_input(input)
             .with_output(Output::Stream)
-            .with_transcript(Transcript::new(files.transcript()))
+            .with_transcript(Transcript::new(files.transcript()).with_cap(self.transcript_cap))
             .with_limits(self.limits)
             .with_shutdown(self.shutdown.clone())
             .with_cancellation(cancellation.clone());
@@ -193,7 +219,12 @@ impl CommandProvider {
     }
 }
 
-fn unwritable(error: std::io::Error) -> Error {
+fn refusal(why: impl Into<String>) -> Error {
+    let why = io::Error::new(io::ErrorKind::InvalidInput, why.into());
+    Error::new(ErrorKind::Provider, format!("cannot start the child: {why}")).with_source(why)
+}
+
+fn unwritable(error: io::Error) -> Error {
     Error::new(ErrorKind::Provider, format!("cannot write the files of the call: {error}")).with_source(error)
 }
 

@@ -2,10 +2,8 @@
 
 use std::path::Path;
 
-use serde_json::Value;
-
 /// Appends one paragraph to `prompt` that says how to hand in a value by writing a file.
-pub(crate) fn by_file(prompt: &str, schema: &Value, path: &Path) -> String {
+pub(crate) fn by_file(prompt: String, schema: &str, path: &Path) -> String {
     let path = path.display();
     with_paragraph(
         prompt,
@@ -20,7 +18,7 @@ pub(crate) fn by_file(prompt: &str, schema: &Value, path: &Path) -> String {
 }
 
 /// Appends one paragraph to `prompt` that says how to hand in a value on standard output.
-pub(crate) fn by_standard_output(prompt: &str, schema: &Value) -> String {
+pub(crate) fn by_standard_output(prompt: String, schema: &str) -> String {
     with_paragraph(
         prompt,
         schema,
@@ -29,6 +27,10 @@ pub(crate) fn by_standard_output(prompt: &str, schema: &Value) -> String {
     )
 }
 
-fn with_paragraph(prompt: &str, schema: &Value, how: &str) -> String {
-    format!("{prompt}\n\n{how} The document must match this JSON Schema: {schema}\n")
+/// Takes the prompt and gives it back, as there is no need to have megabytes of it twice.
+fn with_paragraph(mut prompt: String, schema: &str, how: &str) -> String {
+    let paragraph = format!("\n\n{how} The document must match this JSON Schema: {schema}\n");
+    prompt.reserve_exact(paragraph.len());
+    prompt.push_str(&paragraph);
+    prompt
 }

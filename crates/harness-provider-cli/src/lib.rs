@@ -35,7 +35,9 @@
 //! | a time limit | `timed-out` | `limit`: `first-byte`, `idle` or `deadline` |
 //!
 //! A value beside any other end than the first and the fourth is kept in the result to be looked at, and does not
-//! count. Every diagnostic names the `transcript`.
+//! count. Every diagnostic names the `transcript`. A value handed in by a child that stays is noticed within a second.
+//! What a program says is told without the characters that a terminal would obey; its value and its transcript are as
+//! they came.
 //!
 //! # Files
 //!

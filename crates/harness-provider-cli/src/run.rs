@@ -89,7 +89,10 @@ impl SubagentRun for CliRun {
 
     async fn dispose(&self) -> Result<()> {
         self.control.cancel();
-        self.end().await?.released.clone()
+        let lost = |error| {
+            Error::new(ErrorKind::Release, "whether all of the child is gone is unknown").with_source(error)
+        };
+        self.end().await.map_err(lost)?.released.clone()
     }
 
     fn activity(&self) -> ActivityStream {
@@ -113,6 +116,9 @@ impl Course {
             self.listen(stdout, &child.control(), &mut said, &activity).await;
         }
         let report = child.wait().await;
+        if let Some(error) = report.transcript.as_ref().and_then(|transcript| transcript.error) {
+            tracing::warn!(transcript = %self.transcript.display(), %error, "the transcript is incomplete");
+        }
         let value = if self.value_on_output {
             said.value(self.max_value_bytes)
         } else {
@@ -146,7 +152,7 @@ impl Course {
         let mut look = tokio::time::interval_at(Instant::now() + LOOK, LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut watched = WatchedFile::default();
-        let mut buffer = Vec::with_capacity(64 * 1024);
+        let mut buffer = Vec::with_capacity(16 * 1024);
         loop {
             tokio::select! {
                 read = stdout.read_buf(&mut buffer) => match read {
@@ -242,10 +248,10 @@ impl Said {
         value_file::from_bytes(&self.kept)
     }
 
-    /// Returns the last of what the child said, as text.
+    /// Returns the last of what the child said, as text that is harmless to a terminal.
     fn into_text(self) -> String {
         let start = self.kept.len().saturating_sub(self.max);
-        String::from_utf8_lossy(&self.kept[start..]).into_owned()
+        sanitize(&String::from_utf8_lossy(&self.kept[start..])).into_owned()
     }
 }
 
@@ -264,6 +270,6 @@ impl WatchedFile {
             return false;
         }
         self.seen = seen;
-        matches!(value_file::read(path, max_bytes), ValueFile::Value(_))
+        value_file::is_whole(path, max_bytes)
     }
 }

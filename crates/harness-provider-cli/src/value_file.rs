@@ -3,7 +3,9 @@
 //! # Format
 //!
 //! - The file holds exactly one JSON document in UTF-8, at most as long as the provider allows, 1 MiB unless
-//!   it is told otherwise. White space may stand around it and nothing else. No key is given twice in one object.
+//!   it is told otherwise. White space may stand around it and nothing else. No key is given twice in one object,
+//!   nothing is nested more than 127 levels deep, and there are at most [`MAX_VALUES`] values, those within others
+//!   counted too.
 //! - The child writes it once, at the path that the provider names; the directory exists, the file does not. A
 //!   child that cannot write it in one go writes another file beside it and renames that.
 //! - The provider reads it when the child has ended. While the child runs it only looks whether the document is
@@ -18,12 +20,20 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use crate::strict_json;
 
 /// The longest value file that is read unless the provider is told otherwise: 1 MiB.
 pub const DEFAULT_MAX_BYTES: u64 = 1024 * 1024;
+
+/// The most values that one document may hold, each array, object, text, number, boolean and null counted as one.
+///
+/// In memory a small object is a hundred times as large as its text, so the length alone bounds little.
+pub const MAX_VALUES: usize = 10_000;
 
 /// What a value file holds.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,6 +68,13 @@ pub(crate) fn from_bytes(bytes: &[u8]) -> ValueFile {
     }
 }
 
+/// Says whether the file at `path` holds one whole document, of which at most `max_bytes` may be there.
+///
+/// It keeps nothing of it, and decides nothing: only the end of the child does.
+pub(crate) fn is_whole(path: &Path, max_bytes: u64) -> bool {
+    read_bytes(path, max_bytes).is_ok_and(|bytes| serde_json::from_slice::<IgnoredAny>(&bytes).is_ok())
+}
+
 fn read_bytes(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     let file = open(path)?;
     let metadata = file.metadata()?;
@@ -75,11 +92,12 @@ fn read_bytes(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
 /// Opens what stands at `path` itself, never what a link points to, and without waiting for the other end of a
 /// pipe.
 fn open(path: &Path) -> io::Result<File> {
-    if std::fs::symlink_metadata(path)?.is_symlink() {
-        return Err(io::Error::other("it is a link"));
-    }
-    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
-    OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let opened = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path);
+    opened.map_err(|error| match Errno::from_io_error(&error) {
+        Some(Errno::LOOP) => io::Error::other("it is a link"),
+        _ => error,
+    })
 }
 
 #[cfg(test)]
@@ -121,7 +139,9 @@ mod tests {
         assert_eq!(read(&path, 100), ValueFile::Absent);
         std::fs::write(&path, "").unwrap();
         assert_eq!(read(&path, 100), ValueFile::Absent);
+        assert!(!is_whole(&path, 100));
         std::fs::write(&path, "null").unwrap();
+        assert!(is_whole(&path, 4) && !is_whole(&path, 3));
         assert_eq!(read(&path, 100), ValueFile::Value(Value::Null));
     }
 }

@@ -1,5 +1,7 @@
 //! The prompt, the environment and the workspace of a child.
 
+use std::error::Error as _;
+
 use harness_provider_cli::PromptChannel;
 use harness_subagent::{ErrorKind, Parent, StartSubagent, SubagentProvider};
 
@@ -76,4 +78,42 @@ async fn a_workspace_that_is_no_absolute_path_is_refused() {
         let error = bench.shell("true").start(request).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Provider, "{workspace:?}");
     }
+}
+
+#[tokio::test]
+async fn a_prompt_longer_than_the_program_takes_is_refused_and_leaves_no_files() {
+    let bench = Bench::new();
+    let provider = bench.shell("cat").with_max_prompt_bytes(10);
+    let request = |prompt: &str| StartSubagent::new(prompt, bench.parent());
+    let error = provider.start(request("12345678901")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Provider);
+    assert!(error.to_string().contains("11 bytes") && error.to_string().contains("10 at most"), "{error}");
+    assert!(error.source().is_some());
+    assert!(crate::support::files_below(&bench.files()).is_empty());
+    assert_eq!(bench.run(&provider, request("1234567890")).await.output, "1234567890");
+}
+
+#[tokio::test]
+async fn a_parent_at_the_greatest_depth_has_no_child() {
+    let bench = Bench::new();
+    let parent = bench.parent().with_depth(u32::MAX);
+    let error = bench.shell("true").start(StartSubagent::new("go", parent)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Provider);
+}
+
+#[tokio::test]
+async fn a_transcript_holds_the_beginning_up_to_its_cap() {
+    let bench = Bench::new();
+    let provider = bench.shell("printf 0123456789").with_transcript_cap(5);
+    bench.run(&provider, bench.request("go")).await;
+    let transcript = std::fs::read_to_string(bench.files().join("run/1-1/transcript.log")).unwrap();
+    assert_eq!(transcript, "01234");
+}
+
+#[tokio::test]
+async fn what_it_says_is_told_without_what_a_terminal_would_obey() {
+    let bench = Bench::new();
+    let request = StartSubagent::new("go", bench.parent());
+    let result = bench.run(&bench.shell("printf '\\033[31mred\\007\\ttab\\r\\n'"), request).await;
+    assert_eq!(result.output, "␛[31mred␇\ttab\n");
 }
