@@ -80,4 +80,20 @@ pub(crate) struct Program {
 pub(crate) const E2E: &[Program] = &[];
 
 /// Repetitions that take too long for every change; their results are recorded in `docs/`.
-pub(crate) const SOAK: &[Program] = &[];
+pub(crate) const SOAK: &[Program] = &[Program {
+    name: "hostile",
+    about: "hostile children, 20 times in a row (HOSTILE_TIMES for another number)",
+    cargo: &[
+        "test",
+        "--quiet",
+        "--package",
+        "harness-provider-cli",
+        "--test",
+        "it",
+        "--",
+        "--ignored",
+        "--exact",
+        "hostile::soak",
+        "--nocapture",
+    ],
+}];

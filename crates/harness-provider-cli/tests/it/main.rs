@@ -5,5 +5,7 @@
 mod conformance;
 mod endings;
 mod handing_in;
+#[cfg(target_os = "linux")]
+mod hostile;
 mod support;
 mod what_a_child_gets;

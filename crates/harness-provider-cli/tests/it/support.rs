@@ -22,7 +22,7 @@ impl Bench {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir(directory.path().join("workspace")).unwrap();
-        let token = format!("{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let token = format!("token-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
         Self { directory, token }
     }
 
@@ -77,14 +77,23 @@ impl Bench {
         result
     }
 
-    /// The processes that carry this bench's token, zombies of our own among them.
+    pub(crate) fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// The processes that carry this bench's token in their environment or their arguments, or are in its place.
     pub(crate) fn alive(&self) -> Vec<u32> {
         let mark = format!("{TOKEN}={}", self.token);
+        let has = |pid: u32, file: &str, text: &str| {
+            std::fs::read(format!("/proc/{pid}/{file}"))
+                .is_ok_and(|content| content.split(|&byte| byte == 0).any(|entry| entry == text.as_bytes()))
+        };
         processes()
-            .filter(|pid| {
-                std::fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environment| {
-                    environment.split(|&byte| byte == 0).any(|entry| entry == mark.as_bytes())
-                })
+            .filter(|&pid| {
+                has(pid, "environ", &mark)
+                    || has(pid, "cmdline", &self.token)
+                    || std::fs::read_link(format!("/proc/{pid}/cwd"))
+                        .is_ok_and(|place| place.starts_with(self.directory.path()))
             })
             .collect()
     }
@@ -93,6 +102,13 @@ impl Bench {
     pub(crate) fn assert_nothing_left(&self) {
         assert_eq!(self.alive(), [0_u32; 0], "processes are left");
     }
+}
+
+/// Kills what should not be there, so that nothing outlives the tests.
+pub(crate) fn kill(pid: u32) {
+    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    // It may be gone by now.
+    let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
 }
 
 fn processes() -> impl Iterator<Item = u32> {
