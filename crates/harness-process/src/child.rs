@@ -81,7 +81,7 @@ pub fn start(spec: ChildSpec) -> Result<Child, StartError> {
     let segment = spec.mark.segment()?;
     let mut variables = spec.environment.resolve(std::env::vars_os());
     variables.insert(spec.mark.variable(), &spec.mark.value(&segment));
-    let program = program::resolve(&spec.program, variables.value("PATH"))?;
+    let program = program::find_program(&spec.program, variables.value("PATH"))?;
     if let Some(directory) = &spec.directory {
         check_directory(directory)?;
     }

@@ -102,6 +102,7 @@ pub use limits::{Limit, Limits};
 pub use lines::{Line, LineReader};
 pub use mark::Mark;
 pub use output::ChildStdout;
+pub use program::find_program;
 pub use report::{CallReport, Collected, Ending};
 pub use shutdown::{Gentle, Shutdown};
 pub use spec::{ChildSpec, Input, Isolation, Output};

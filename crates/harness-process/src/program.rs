@@ -14,7 +14,14 @@ use crate::{StartError, StartErrorKind as Kind};
 /// A name with a slash is a path, taken from our own working directory when it is relative. Any other
 /// name is looked up in the absolute entries of `search`; the rest of the entries would mean whatever
 /// directory somebody happens to be in.
-pub(crate) fn resolve(name: &OsStr, search: Option<&OsStr>) -> Result<PathBuf, StartError> {
+///
+/// [`start`](crate::start) does this by itself, with the `PATH` that the child is given. It is here for those who want
+/// to know before they start anything.
+///
+/// # Errors
+///
+/// What [`start`](crate::start) says of a program that is missing or may not be executed.
+pub fn find_program(name: &OsStr, search: Option<&OsStr>) -> Result<PathBuf, StartError> {
     if name.is_empty() {
         return Err(StartError::new(Kind::Invalid, "the program's name is empty, name a program"));
     }

@@ -42,7 +42,7 @@
 //! # Files
 //!
 //! Each attempt at each call has a directory of its own, `<files>/<run>/<call>-<attempt>`, that only the user may
-//! enter: `transcript.log` with everything the child said, `schema.json`, perhaps `prompt.txt`, and the value file.
+//! enter: `transcript.log` with everything the child said, `pid`, `schema.json`, perhaps `prompt.txt`, and the value file.
 //! Nothing is ever overwritten: an attempt that was made before is refused. Whoever makes the provider removes what
 //! is no longer wanted.
 //!
