@@ -205,9 +205,8 @@ impl CommandProvider {
             .with_limits(self.limits)
             .with_shutdown(self.shutdown.clone())
             .with_cancellation(cancellation.clone());
-        let child = harness_process::start(spec).map_err(|error| {
-            Error::new(ErrorKind::Provider, format!("cannot start the child: {error}")).with_source(error)
-        })?;
+        let child = harness_process::start(spec)
+            .map_err(|error| Error::new(ErrorKind::Provider, "cannot start the child").with_source(error))?;
         // For people who look for the process; nobody else reads it.
         if let Err(error) = files.write("pid", format!("{}\n", child.pid()).as_bytes()) {
             tracing::warn!(%error, "the child's pid could not be written down");
@@ -225,11 +224,11 @@ impl CommandProvider {
 
 fn refusal(why: impl Into<String>) -> Error {
     let why = io::Error::new(io::ErrorKind::InvalidInput, why.into());
-    Error::new(ErrorKind::Provider, format!("cannot start the child: {why}")).with_source(why)
+    Error::new(ErrorKind::Provider, "cannot start the child").with_source(why)
 }
 
 fn unwritable(error: io::Error) -> Error {
-    Error::new(ErrorKind::Provider, format!("cannot write the files of the call: {error}")).with_source(error)
+    Error::new(ErrorKind::Provider, "cannot write the files of the call").with_source(error)
 }
 
 /// Names the call in the mark of its processes, as far as a mark can hold it.
@@ -261,10 +260,7 @@ impl SubagentProvider for CommandProvider {
         let files = CallFiles::create(&self.files, request.origin.as_ref()).map_err(|error| {
             Error::new(
                 ErrorKind::Provider,
-                format!(
-                    "cannot make a directory for the call's files below {}: {error}",
-                    self.files.display()
-                ),
+                format!("cannot make a directory for the call's files below {}", self.files.display()),
             )
             .with_source(error)
         })?;
