@@ -130,7 +130,8 @@ async fn a_program_that_cannot_be_started_is_refused_by_name_and_leaves_no_files
         let provider = harness_provider_cli::CommandProvider::new("broken", program, bench.files());
         let error = provider.start(bench.request("go")).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Provider);
-        assert!(error.to_string().contains(program), "{error}");
+        let cause = std::error::Error::source(&error).unwrap().to_string();
+        assert!(cause.contains(program), "{cause}");
         assert!(crate::support::files_below(&bench.files()).is_empty());
     }
 }
