@@ -87,7 +87,8 @@ async fn a_prompt_longer_than_the_program_takes_is_refused_and_leaves_no_files()
     let request = |prompt: &str| StartSubagent::new(prompt, bench.parent());
     let error = provider.start(request("12345678901")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Provider);
-    assert!(error.to_string().contains("11 bytes") && error.to_string().contains("10 at most"), "{error}");
+    let why = std::error::Error::source(&error).unwrap().to_string();
+    assert!(why.contains("11 bytes") && why.contains("10 at most"), "{why}");
     assert!(error.source().is_some());
     assert!(crate::support::files_below(&bench.files()).is_empty());
     assert_eq!(bench.run(&provider, request("1234567890")).await.output, "1234567890");
