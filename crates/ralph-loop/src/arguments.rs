@@ -1,0 +1,303 @@
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde::{Deserialize, Serialize};
+
+use crate::deadline::Deadline;
+use crate::settings;
+
+/// Gives one objective to a sequence of fresh agents, and lets one small, validated report cross from each to the
+/// next.
+#[derive(Debug, Parser)]
+#[command(version, about, after_help = AFTER_HELP, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  ralph-loop demo
+  ralph-loop run \"make the tests pass\" --max-rounds 20 --until 07:00 -- ./my-agent.sh
+  ralph-loop run --objective-file OBJECTIVE.md -- python3 agent.py --model small
+  ralph-loop runs
+  ralph-loop show 3f2a
+
+A run is named by its id or by the beginning of it.
+
+Settings come from ralph-loop.toml in the workspace, from ralph-loop/config.toml in the user's
+configuration directory, from RALPH_LOOP_* in the environment, and from the command line. What is
+named later here counts more.
+
+Exit status:
+   0  the objective was reported complete; or what was asked for is done
+   2  bad usage
+  10  a worker reported a blocker              14  the run was cancelled
+  11  the round limit was reached              15  the time given by --until was up
+  12  a round yielded no report                16  this machine lacks something that is needed
+  13  a report was invalid                     17  the run failed in another way";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a loop in a workspace, from the first round to its end.
+    Run(RunArguments),
+    /// Show the real thing on a scratch workspace, with scripted agents. Takes seconds, needs no agent and no network.
+    Demo(DemoArguments),
+    /// List the runs.
+    Runs(ListArguments),
+    /// Show one run, round by round.
+    Show(ShowArguments),
+    /// Print what a run's agents said.
+    Logs(LogsArguments),
+    /// Take up a run that was interrupted, after a crash or a reboot.
+    Resume(ResumeArguments),
+    /// Start a new run from the last accepted report of one that ended without being complete.
+    Continue(ContinueArguments),
+    /// Cancel a run that another process runs, and wait until nothing of it is left.
+    Cancel(CancelArguments),
+    /// Print the settings that a run here would have, and where each comes from.
+    Config(ConfigArguments),
+    /// Look whether this machine has what a run here needs.
+    Doctor(ConfigArguments),
+    /// Check reports from files, or from standard input.
+    Validate(ValidateArguments),
+    /// Print the JSON Schema of the report.
+    Schema(SchemaArguments),
+    /// Print the completions for a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Be the scripted agent of `demo`.
+    #[command(hide = true)]
+    DemoAgent,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RunArguments {
+    /// What is to be achieved. Every round gets it word for word.
+    #[arg(required_unless_present = "objective_file", conflicts_with = "objective_file")]
+    pub(crate) objective: Option<String>,
+    /// Read the objective from a file, `-` for standard input.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) objective_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) workspace: WorkspaceArguments,
+    /// The agent that `ralph-loop.toml` declares under this name. Not needed when there is one only, or with `--`.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
+    #[command(flatten)]
+    pub(crate) limits: LimitArguments,
+    /// Cancel the run at a time of day (`07:00`) or after a duration (`8h`).
+    #[arg(long, value_name = "TIME", value_parser = crate::deadline::parse)]
+    pub(crate) until: Option<Deadline>,
+    /// How the program behind `--` hands in its report [default: file]
+    #[arg(long, value_enum, hide_default_value = true)]
+    pub(crate) output: Option<HandIn>,
+    /// How the program behind `--` gets its prompt [default: stdin]
+    #[arg(long, value_enum, hide_default_value = true)]
+    pub(crate) prompt: Option<PromptBy>,
+    /// Let a variable of this environment through to the agent. May be given again.
+    #[arg(long = "pass-env", value_name = "NAME", value_parser = settings::variable_name)]
+    pub(crate) pass_env: Vec<String>,
+    /// Run even if another loop runs in the workspace.
+    #[arg(long)]
+    pub(crate) allow_shared_workspace: bool,
+    #[command(flatten)]
+    pub(crate) display: DisplayArguments,
+    /// The agent: a program and its arguments. No shell is involved.
+    #[arg(last = true, value_name = "PROGRAM")]
+    pub(crate) program: Vec<String>,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct WorkspaceArguments {
+    /// Where the agents work.
+    #[arg(long, value_name = "DIRECTORY", default_value = ".")]
+    pub(crate) workspace: PathBuf,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LimitArguments {
+    /// The most rounds, 1 to 1000 [default: 20]
+    #[arg(long, value_name = "N", value_parser = rounds)]
+    pub(crate) max_rounds: Option<u64>,
+    /// The longest a round may take, such as `90s`, `45m` or `2h` [default: 2h]
+    #[arg(long, value_name = "DURATION", value_parser = settings::limit)]
+    pub(crate) round_limit: Option<Duration>,
+    /// The longest an agent may say nothing [default: 15m]
+    #[arg(long, value_name = "DURATION", value_parser = settings::limit)]
+    pub(crate) idle_limit: Option<Duration>,
+}
+
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct DisplayArguments {
+    /// Print one JSON object for each event on standard output, and nothing else there.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DemoArguments {
+    #[command(flatten)]
+    pub(crate) display: DisplayArguments,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ConfigArguments {
+    #[command(flatten)]
+    pub(crate) workspace: WorkspaceArguments,
+    #[command(flatten)]
+    pub(crate) display: DisplayArguments,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ListArguments {
+    #[command(flatten)]
+    pub(crate) display: DisplayArguments,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ShowArguments {
+    /// The run.
+    pub(crate) run: String,
+    #[command(flatten)]
+    pub(crate) display: DisplayArguments,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct LogsArguments {
+    /// The run.
+    pub(crate) run: String,
+    /// One round only.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) round: Option<u64>,
+    /// Go on until the run ends.
+    #[arg(long, short)]
+    pub(crate) follow: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ResumeArguments {
+    /// The run.
+    pub(crate) run: String,
+    /// Cancel the run at a time of day (`07:00`) or after a duration (`8h`).
+    #[arg(long, value_name = "TIME", value_parser = crate::deadline::parse)]
+    pub(crate) until: Option<Deadline>,
+    /// Run even if another loop runs in the workspace.
+    #[arg(long)]
+    pub(crate) allow_shared_workspace: bool,
+    #[command(flatten)]
+    pub(crate) display: DisplayArguments,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ContinueArguments {
+    /// The run to go on from.
+    pub(crate) run: String,
+    #[command(flatten)]
+    pub(crate) limits: LimitArguments,
+    /// Cancel the run at a time of day (`07:00`) or after a duration (`8h`).
+    #[arg(long, value_name = "TIME", value_parser = crate::deadline::parse)]
+    pub(crate) until: Option<Deadline>,
+    /// Run even if another loop runs in the workspace.
+    #[arg(long)]
+    pub(crate) allow_shared_workspace: bool,
+    #[command(flatten)]
+    pub(crate) display: DisplayArguments,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct CancelArguments {
+    /// The run.
+    pub(crate) run: String,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ValidateArguments {
+    /// Files with one report each, or with one report on each line if they end in `.jsonl` or `.ndjson`. `-` is
+    /// standard input, with one report on each line.
+    #[arg(value_name = "FILE", default_value = "-")]
+    pub(crate) files: Vec<PathBuf>,
+    /// The longest report, in UTF-16 units of its compact JSON.
+    #[arg(long, value_name = "N", default_value_t = 16384, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) max_chars: u64,
+    #[command(flatten)]
+    pub(crate) display: DisplayArguments,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SchemaArguments {
+    /// Which schema.
+    #[arg(value_enum, default_value = "full")]
+    pub(crate) which: WhichSchema,
+}
+
+/// How a program hands in its report.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum HandIn {
+    /// In the file that `HARNESS_VALUE_FILE` names.
+    #[default]
+    File,
+    /// As the whole of its standard output.
+    Stdout,
+}
+
+/// How a program gets its prompt.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum PromptBy {
+    /// On its standard input.
+    #[default]
+    Stdin,
+    /// In the file that `HARNESS_PROMPT_FILE` names.
+    File,
+}
+
+/// One of the two schemas of a report.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum WhichSchema {
+    /// The schema that states the whole contract.
+    Full,
+    /// The schema that is given to agents.
+    Child,
+}
+
+fn rounds(text: &str) -> Result<u64, String> {
+    let number = text.parse().map_err(|_| settings::MAX_ROUNDS_RANGE.to_owned())?;
+    settings::max_rounds(number)
+}
+
+/// Reads a duration such as `90s`, `1h30m`.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let duration = text
+        .parse::<jiff::SignedDuration>()
+        .map_err(|_| "give a duration such as 90s, 45m or 1h30m".to_owned())?;
+    match Duration::try_from(duration) {
+        Ok(duration) if !duration.is_zero() => Ok(duration),
+        _ => Err("give a duration longer than zero".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn durations_are_read_and_nonsense_is_refused() {
+        assert_eq!(duration("90s"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("1h30m"), Ok(Duration::from_secs(5400)));
+        for text in ["", "0s", "-5m", "90", "soon"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,234 @@
+use std::fmt::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use harness_engine_local::RunHistory;
+use harness_engine_local::RunState;
+use serde_json::json;
+
+use crate::agent::Agent;
+use crate::arguments::ConfigArguments;
+use crate::exit::{Exit, Failure};
+use crate::settings::Settings;
+use crate::shown::{self, BAD, BOLD, GOOD, WARN};
+use crate::state::State;
+use crate::{output, run, typed};
+
+/// One thing that was looked at.
+struct Finding {
+    what: String,
+    verdict: Verdict,
+    detail: String,
+}
+
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Verdict {
+    Good,
+    /// A run works without it.
+    Lacking,
+    /// No run works like this.
+    Bad,
+}
+
+impl Finding {
+    fn new(what: impl Into<String>, verdict: Verdict, detail: impl Into<String>) -> Self {
+        Self { what: what.into(), verdict, detail: detail.into() }
+    }
+}
+
+/// `ralph-loop doctor`.
+pub(crate) fn doctor(arguments: &ConfigArguments) -> Result<Exit, Failure> {
+    let workspace = run::workspace(&arguments.workspace.workspace)?;
+    let findings = findings(&workspace);
+    let is_well = findings.iter().all(|finding| finding.verdict != Verdict::Bad);
+    if arguments.display.json {
+        for finding in &findings {
+            let verdict = match finding.verdict {
+                Verdict::Good => "good",
+                Verdict::Lacking => "lacking",
+                Verdict::Bad => "bad",
+            };
+            output::json(&json!({ "what": finding.what, "verdict": verdict, "detail": finding.detail }))?;
+        }
+    } else {
+        let mut page = String::new();
+        for Finding { what, verdict, detail } in &findings {
+            let (style, word) = match verdict {
+                Verdict::Good => (GOOD, "ok"),
+                Verdict::Lacking => (WARN, "note"),
+                Verdict::Bad => (BAD, "BAD"),
+            };
+            let text = shown::wrapped(detail, &format!("{word:<5} {what:<16} "), &" ".repeat(23));
+            let text = text.replacen(word, &format!("{style}{word}{style:#}"), 1);
+            let text = text.replacen(what.as_str(), &format!("{BOLD}{what}{BOLD:#}"), 1);
+            writeln!(page, "{text}").expect("a text takes all that is written to it");
+        }
+        output::print(&page)?;
+    }
+    Ok(if is_well { Exit::Complete } else { Exit::Environment })
+}
+
+fn findings(workspace: &Path) -> Vec<Finding> {
+    let mut findings = vec![
+        Finding::new(
+            "program",
+            Verdict::Good,
+            format!("ralph-loop {}, typed as `{}`", env!("CARGO_PKG_VERSION"), typed::command("").trim()),
+        ),
+        Finding::new("workspace", Verdict::Good, workspace.display().to_string()),
+        git(workspace),
+        state(),
+    ];
+    findings.extend(kernel());
+    match Settings::read(workspace) {
+        Err(failure) => findings.push(Finding::new("settings", Verdict::Bad, format!("{:#}", failure.error))),
+        Ok(settings) => {
+            let files = settings.files.iter().filter(|(_, is_there)| *is_there);
+            let files: Vec<_> = files.map(|(path, _)| path.display().to_string()).collect();
+            let detail =
+                if files.is_empty() { "no file; the defaults count".to_owned() } else { files.join(", ") };
+            findings.push(Finding::new("settings", Verdict::Good, detail));
+            findings.extend(agents(&settings));
+        }
+    }
+    findings
+}
+
+fn agents(settings: &Settings) -> Vec<Finding> {
+    if settings.agents.is_empty() {
+        return vec![Finding::new(
+            "agents",
+            Verdict::Lacking,
+            "none is declared; give a program behind `--`, or declare one in ralph-loop.toml",
+        )];
+    }
+    let mut findings = Vec::new();
+    for name in settings.agents.keys() {
+        let what = format!("agent {name}");
+        findings.push(match Agent::declared(Some(name), settings) {
+            Err(failure) => Finding::new(what, Verdict::Bad, format!("{:#}", failure.error)),
+            Ok(agent) => match agent.find() {
+                Err(failure) => Finding::new(what, Verdict::Bad, format!("{:#}", failure.error)),
+                Ok(program) => {
+                    let passed = if agent.pass_env.is_empty() {
+                        "the basic variables only".to_owned()
+                    } else {
+                        format!("the basic variables and {}", agent.pass_env.join(", "))
+                    };
+                    Finding::new(
+                        what,
+                        Verdict::Good,
+                        format!(
+                            "would run {} as {}, with all of your own permissions and {passed}",
+                            agent.command_line(),
+                            program.display()
+                        ),
+                    )
+                }
+            },
+        });
+    }
+    if let Err(failure) = Agent::declared(settings.agent.value.as_deref(), settings) {
+        let verdict = if settings.agent.value.is_some() { Verdict::Bad } else { Verdict::Lacking };
+        findings.push(Finding::new("default agent", verdict, format!("{:#}", failure.error)));
+    }
+    findings
+}
+
+fn git(workspace: &Path) -> Finding {
+    let inside = Command::new("git")
+        .args(["rev-parse", "--is-inside-work-tree"])
+        .current_dir(workspace)
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output();
+    match inside {
+        Ok(output) if output.status.success() => {
+            Finding::new("git", Verdict::Good, "the workspace is a repository")
+        }
+        Ok(_) => Finding::new(
+            "git",
+            Verdict::Lacking,
+            "the workspace is no repository; what agents change cannot be undone",
+        ),
+        Err(_) => {
+            Finding::new("git", Verdict::Lacking, "git is not installed; what agents change cannot be undone")
+        }
+    }
+}
+
+fn state() -> Finding {
+    let opened = State::open().and_then(|state| {
+        let runs = RunHistory::read_all(&**state.journals())?;
+        Ok((state, runs))
+    });
+    match opened {
+        Err(failure) => Finding::new("state directory", Verdict::Bad, format!("{:#}", failure.error)),
+        Ok((state, runs)) => {
+            let is_interrupted = |history: &RunHistory| history.state == RunState::Interrupted;
+            let interrupted =
+                runs.iter().filter(|listed| listed.history.as_ref().is_ok_and(is_interrupted)).count();
+            let unreadable = runs.iter().filter(|listed| listed.history.is_err()).count();
+            let count = if runs.len() == 1 { "1 run".to_owned() } else { format!("{} runs", runs.len()) };
+            let mut detail = format!("{}, {count}", state.root().display());
+            if interrupted > 0 {
+                detail.push_str(&format!(", {interrupted} of them interrupted"));
+            }
+            if unreadable > 0 {
+                detail.push_str(&format!(", {unreadable} of them unreadable"));
+            }
+            let verdict = if interrupted + unreadable > 0 { Verdict::Lacking } else { Verdict::Good };
+            Finding::new("state directory", verdict, detail)
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn kernel() -> Vec<Finding> {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease");
+    let Ok(release) = release else {
+        return vec![Finding::new(
+            "kernel",
+            Verdict::Bad,
+            "/proc is not there; without it what agents leave running cannot be found",
+        )];
+    };
+    let release = release.trim();
+    let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    let kernel = if version >= (5, 3) {
+        Finding::new(
+            "kernel",
+            Verdict::Good,
+            format!("Linux {release}: exits are noticed by process descriptors"),
+        )
+    } else {
+        Finding::new(
+            "kernel",
+            Verdict::Lacking,
+            format!("Linux {release} is older than 5.3; ends of agents are told by signals"),
+        )
+    };
+    let adopting = match harness_process::become_subreaper() {
+        Ok(()) => Finding::new(
+            "orphans",
+            Verdict::Good,
+            "what an agent leaves behind is adopted, and ended with its round",
+        ),
+        Err(error) => Finding::new(
+            "orphans",
+            Verdict::Lacking,
+            format!("cannot be adopted ({error}); they are found by their mark only"),
+        ),
+    };
+    vec![kernel, adopting]
+}
+
+#[cfg(not(target_os = "linux"))]
+fn kernel() -> Vec<Finding> {
+    vec![Finding::new(
+        "system",
+        Verdict::Lacking,
+        "only on Linux is everything found that an agent leaves running; here it is what stays in its process group",
+    )]
+}

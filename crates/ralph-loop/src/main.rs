@@ -1,0 +1,84 @@
+//! The command line of the Ralph loop: one objective, a sequence of fresh agents, one small report between them.
+//!
+//! This is a program and has no library. Everything it does is made of the crates it depends on: `ralph-tool` has the
+//! loop, `harness-engine-local` runs it and keeps its journal, `harness-provider-cli` runs the agents.
+//!
+//! `ralph-loop demo` shows the real thing in seconds; `ralph-loop --help` lists the rest.
+
+mod agent;
+mod arguments;
+mod cancel;
+mod config;
+mod deadline;
+mod demo;
+mod doctor;
+mod exit;
+mod launch;
+mod logs;
+mod outcome;
+mod output;
+mod progress;
+mod run;
+mod runs;
+mod settings;
+mod settings_file;
+mod show;
+mod shown;
+mod state;
+mod stoppable;
+mod stops;
+mod typed;
+mod validate;
+mod workspace_lock;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+use tracing_subscriber::filter::LevelFilter;
+
+use crate::arguments::{Cli, Command};
+use crate::exit::{Exit, Failure};
+use crate::shown::BAD;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    tracing_subscriber::fmt()
+        .with_max_level(LevelFilter::ERROR)
+        .with_writer(std::io::stderr)
+        .without_time()
+        .init();
+    match carry_out(cli.command) {
+        Ok(exit) => exit.into(),
+        // Whoever closed our output has seen enough.
+        Err(failure) if failure.is_lost_reader() => Exit::Complete.into(),
+        Err(Failure { exit, error }) => {
+            let told = format!("{error:#}");
+            shown::warn(&format!("{BAD}ralph-loop:{BAD:#} {}", harness_process::sanitize(&told)));
+            exit.into()
+        }
+    }
+}
+
+fn carry_out(command: Command) -> Result<Exit, Failure> {
+    match command {
+        Command::Run(arguments) => run::run(arguments),
+        Command::Demo(arguments) => demo::demo(arguments.display),
+        Command::Runs(arguments) => runs::runs(arguments.display),
+        Command::Show(arguments) => show::show(&arguments),
+        Command::Logs(arguments) => logs::logs(&arguments),
+        Command::Resume(arguments) => run::resume(&arguments),
+        Command::Continue(arguments) => run::go_on(arguments),
+        Command::Cancel(arguments) => cancel::cancel(&arguments.run),
+        Command::Config(arguments) => config::config(&arguments),
+        Command::Doctor(arguments) => doctor::doctor(&arguments),
+        Command::Validate(arguments) => validate::validate(&arguments),
+        Command::Schema(arguments) => validate::schema(&arguments),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "ralph-loop", &mut script);
+            output::print(&String::from_utf8_lossy(&script))?;
+            Ok(Exit::Complete)
+        }
+        Command::DemoAgent => demo::agent(),
+    }
+}

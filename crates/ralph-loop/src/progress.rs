@@ -1,0 +1,210 @@
+use std::io::IsTerminal;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anstyle::Style;
+use harness_subagent::Usage;
+use harness_workflow::{NoValue, RunId, WorkflowEvent, WorkflowEventKind, WorkflowObserver};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use ralph_report::Status;
+
+use crate::arguments::DisplayArguments;
+use crate::launch::Launch;
+use crate::output;
+use crate::shown::{self, BAD, BOLD, DIM, GOOD, WARN};
+
+/// Tells of a run while it goes on: lines or JSON objects on standard output. On a terminal a live line, on standard
+/// error, stands below them.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    json: bool,
+    max_rounds: u64,
+    live: Option<ProgressBar>,
+    rounds: Mutex<Rounds>,
+}
+
+#[derive(Debug, Default)]
+struct Rounds {
+    current: Option<Round>,
+    usage: Usage,
+}
+
+#[derive(Debug)]
+struct Round {
+    number: u64,
+    started: Instant,
+    /// How long the agent took, once it has ended.
+    took: Option<Duration>,
+}
+
+impl Progress {
+    pub(crate) fn new(display: DisplayArguments, max_rounds: u64) -> Self {
+        let live = (!display.json && std::io::stderr().is_terminal()).then(|| {
+            let style = ProgressStyle::with_template("{spinner} {prefix}  {elapsed}  {wide_msg}")
+                .expect("the template is well-formed");
+            // Nothing is drawn before the first round.
+            ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden()).with_style(style)
+        });
+        Self { json: display.json, max_rounds, live, rounds: Mutex::default() }
+    }
+
+    /// Tells what is about to be run, and with which permissions.
+    pub(crate) fn begin(&self, run: &RunId, launch: &Launch) {
+        if self.json {
+            return;
+        }
+        let fact = |name: &str, value: &str| {
+            let rest = " ".repeat(11);
+            let text = shown::wrapped(value, &format!("{name:<11}"), &rest);
+            self.line(&text.replacen(name, &format!("{BOLD}{name}{BOLD:#}"), 1));
+        };
+        fact("run", run.as_str());
+        fact("workspace", &launch.workspace.display().to_string());
+        fact("agent", &format!("{} (with all of your own permissions)", launch.agent.command_line()));
+        fact(
+            "limits",
+            &format!(
+                "{}; {} a round, {} of silence",
+                shown::rounds(launch.max_rounds),
+                shown::exact(launch.round_limit()),
+                shown::exact(launch.idle_limit()),
+            ),
+        );
+        self.line("");
+    }
+
+    /// Tells something on a line of its own.
+    pub(crate) fn say(&self, text: &str) {
+        let say = || shown::warn(&format!("{WARN}{text}{WARN:#}"));
+        match &self.live {
+            Some(live) => live.suspend(say),
+            None => say(),
+        }
+    }
+
+    pub(crate) fn finish(&self) {
+        if let Some(live) = &self.live {
+            live.finish_and_clear();
+        }
+    }
+
+    /// Prints a line. The run goes on if nobody reads it.
+    fn line(&self, text: &str) {
+        let print = || {
+            let _ = output::print(&format!("{text}\n"));
+        };
+        match &self.live {
+            Some(live) => live.suspend(print),
+            None => print(),
+        }
+    }
+
+    fn rounds(&self) -> MutexGuard<'_, Rounds> {
+        self.rounds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, kind: &WorkflowEventKind) {
+        let mut rounds = self.rounds();
+        match kind {
+            WorkflowEventKind::AgentStarted { call } => {
+                rounds.current = Some(Round { number: call.call, started: Instant::now(), took: None });
+                match &self.live {
+                    Some(live) => {
+                        if live.is_hidden() {
+                            live.set_draw_target(ProgressDrawTarget::stderr());
+                        }
+                        let used =
+                            shown::usage(rounds.usage).map_or_else(String::new, |used| format!("  {used}"));
+                        live.set_prefix(format!("round {} of {}{used}", call.call, self.max_rounds));
+                        live.set_message("");
+                        live.reset_elapsed();
+                        live.enable_steady_tick(Duration::from_millis(120));
+                    }
+                    None if call.attempt > 1 => self.line(&format!(
+                        "round {} of {} is started again, for the {}. time",
+                        call.call, self.max_rounds, call.attempt
+                    )),
+                    None => self.line(&format!("round {} of {} started", call.call, self.max_rounds)),
+                }
+            }
+            WorkflowEventKind::AgentActivity { activity, .. } => {
+                if let Some(live) = &self.live {
+                    live.set_message(shown::one_line(&activity.text, 200));
+                }
+            }
+            WorkflowEventKind::AgentEnded { end, .. } => {
+                if let Some(usage) = end.usage {
+                    rounds.usage = rounds.usage.plus(usage);
+                }
+                if let Some(live) = &self.live {
+                    live.set_message("");
+                }
+                if let Some(round) = &mut rounds.current {
+                    round.took = Some(round.started.elapsed());
+                }
+            }
+            WorkflowEventKind::Checkpoint { value } => {
+                let round = rounds.current.take();
+                drop(rounds);
+                if let (Some(round), Some(progress)) = (round, ralph_tool::Progress::from_checkpoint(value)) {
+                    self.settled(&round, &progress);
+                }
+            }
+            WorkflowEventKind::Ended { .. } => {
+                let round = rounds.current.take();
+                drop(rounds);
+                if let Some(round) = round {
+                    self.settle(&round, BAD, "no report", "");
+                }
+                self.finish();
+            }
+            _ => {}
+        }
+    }
+
+    /// Tells of a round that left a report, or said why it left none.
+    fn settled(&self, round: &Round, progress: &ralph_tool::Progress) {
+        match (progress.failure(), progress.report()) {
+            (None, Some(report)) => {
+                let style = match report.status() {
+                    Status::Complete => GOOD,
+                    Status::Blocked => BAD,
+                    Status::Continue => WARN,
+                };
+                self.settle(round, style, report.status().as_str(), report.summary());
+            }
+            (failure, _) => self.settle(round, BAD, "no report", &failure.map_or_else(String::new, why)),
+        }
+    }
+
+    /// Tells of a round that is over.
+    fn settle(&self, round: &Round, style: Style, status: &str, text: &str) {
+        const LONGEST: usize = 300;
+        let took = shown::duration(round.took.unwrap_or_else(|| round.started.elapsed()));
+        let head = format!("round {:<3} {status:<9} {took:>7}  ", round.number);
+        let rest = " ".repeat(head.len());
+        let text = shown::wrapped(&shown::one_line(text, LONGEST), &head, &rest);
+        let styled = format!("{style}{status}{style:#}");
+        let text = text.replacen(status, &styled, 1).replacen(&took, &format!("{DIM}{took}{DIM:#}"), 1);
+        self.line(&text);
+    }
+}
+
+/// Says in one line why an agent left nothing.
+pub(crate) fn why(failure: &NoValue) -> String {
+    match &failure.diagnostic {
+        Some(diagnostic) => format!("{}: {}", failure.stop_reason, diagnostic.message()),
+        None => failure.stop_reason.to_string(),
+    }
+}
+
+impl WorkflowObserver for Progress {
+    fn observe(&self, event: &WorkflowEvent) {
+        if self.json {
+            // The run goes on if nobody reads it.
+            let _ = output::json(event);
+        } else {
+            self.tell(&event.kind);
+        }
+    }
+}

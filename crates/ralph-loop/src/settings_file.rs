@@ -1,0 +1,192 @@
+//! One file of settings.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use toml::{Table, Value};
+
+use crate::settings::{self, DeclaredAgent, NAMES, one_of, suggestion};
+
+/// What a file says. What it does not say is left to others.
+#[derive(Debug, Default, Eq, PartialEq)]
+pub(crate) struct FileSettings {
+    pub(crate) agent: Option<String>,
+    pub(crate) max_rounds: Option<u64>,
+    pub(crate) round_limit: Option<Duration>,
+    pub(crate) idle_limit: Option<Duration>,
+    pub(crate) pass_env: Option<Vec<String>>,
+    pub(crate) agents: BTreeMap<String, DeclaredAgent>,
+}
+
+/// Reads a file, or nothing where there is none.
+pub(crate) fn read(path: &Path) -> Result<Option<FileSettings>> {
+    const MAX_BYTES: u64 = 1024 * 1024;
+    let length = match std::fs::metadata(path) {
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
+        Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
+        Ok(metadata) => metadata.len(),
+    };
+    if length > MAX_BYTES {
+        bail!("{} is longer than {MAX_BYTES} bytes, and no settings are", path.display());
+    }
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    parse(&text, path).map(Some).with_context(|| path.display().to_string())
+}
+
+fn parse(text: &str, path: &Path) -> Result<FileSettings> {
+    let table: Table = text.parse()?;
+    let mut settings = FileSettings::default();
+    for (key, value) in table {
+        let within = || format!("`{key}`");
+        match key.as_str() {
+            "agent" => settings.agent = Some(string(value).with_context(within)?),
+            "max-rounds" => {
+                let number = value.as_integer().ok_or_else(|| anyhow!(settings::MAX_ROUNDS_RANGE));
+                settings.max_rounds = Some(
+                    number.and_then(|number| checked(settings::max_rounds(number))).with_context(within)?,
+                );
+            }
+            "round-limit" => settings.round_limit = Some(limit(value).with_context(within)?),
+            "idle-limit" => settings.idle_limit = Some(limit(value).with_context(within)?),
+            "pass-env" => settings.pass_env = Some(variables(value).with_context(within)?),
+            "agents" => {
+                let Value::Table(agents) = value else { bail!("`agents` must be a table of agents") };
+                for (name, agent) in agents {
+                    let within = || format!("`agents.{name}`");
+                    let declared = agent_of(&name, agent, path).with_context(within)?;
+                    settings.agents.insert(name, declared);
+                }
+            }
+            _ => {
+                let known = NAMES.iter().copied().chain(["agents"]);
+                bail!("unknown key `{key}`{}", suggestion(&key, known));
+            }
+        }
+    }
+    Ok(settings)
+}
+
+fn agent_of(name: &str, value: Value, path: &Path) -> Result<DeclaredAgent> {
+    const KEYS: &[&str] = &["command", "output", "prompt", "pass-env"];
+    if name == "command" {
+        bail!("this name stands for the program behind `--`; choose another one");
+    }
+    if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)) {
+        bail!("an agent's name is made of ASCII letters, digits, `-`, `_` and `.`");
+    }
+    let Value::Table(table) = value else { bail!("an agent is a table with a `command`") };
+    let mut agent = DeclaredAgent {
+        command: Vec::new(),
+        output: Default::default(),
+        prompt: Default::default(),
+        pass_env: Vec::new(),
+        file: path.to_owned(),
+    };
+    for (key, value) in table {
+        let within = || format!("`{key}`");
+        match key.as_str() {
+            "command" => agent.command = strings(value).with_context(within)?,
+            "output" => {
+                agent.output = checked(one_of(&string(value).with_context(within)?)).with_context(within)?;
+            }
+            "prompt" => {
+                agent.prompt = checked(one_of(&string(value).with_context(within)?)).with_context(within)?;
+            }
+            "pass-env" => agent.pass_env = variables(value).with_context(within)?,
+            _ => bail!("unknown key `{key}`{}", suggestion(&key, KEYS.iter())),
+        }
+    }
+    if agent.command.first().is_none_or(String::is_empty) {
+        bail!("`command` must be an array with the program and its arguments");
+    }
+    Ok(agent)
+}
+
+fn checked<T>(result: Result<T, String>) -> Result<T> {
+    result.map_err(anyhow::Error::msg)
+}
+
+fn string(value: Value) -> Result<String> {
+    match value {
+        Value::String(text) => Ok(text),
+        other => bail!("must be a string, not {}", other.type_str()),
+    }
+}
+
+fn strings(value: Value) -> Result<Vec<String>> {
+    match value {
+        Value::Array(values) => values.into_iter().map(string).collect(),
+        other => bail!("must be an array of strings, not {}", other.type_str()),
+    }
+}
+
+fn variables(value: Value) -> Result<Vec<String>> {
+    strings(value)?.iter().map(|name| checked(settings::variable_name(name))).collect()
+}
+
+fn limit(value: Value) -> Result<Duration> {
+    checked(settings::limit(&string(value)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        let error = parse(text, Path::new("ralph-loop.toml")).unwrap_err();
+        let error = format!("{error:#}");
+        assert!(error.contains(expected), "{error:?} does not say {expected:?}");
+    }
+
+    #[test]
+    fn what_means_nothing_is_refused_with_a_suggestion() {
+        check("max-round = 3", "unknown key `max-round`; did you mean max-rounds?");
+        check("colour = 'red'", "there are agent, max-rounds");
+        check(
+            "[agents.a]\ncommand = ['x']\noutputs = 'file'",
+            "`agents.a`: unknown key `outputs`; did you mean output?",
+        );
+    }
+
+    #[test]
+    fn values_that_cannot_be_name_what_can() {
+        check("max-rounds = 0", "`max-rounds`: give a whole number from 1 to 1000");
+        check("max-rounds = '3'", "from 1 to 1000");
+        check("round-limit = 5", "`round-limit`: must be a string, not integer");
+        check("idle-limit = '0s'", "longer than zero");
+        check("pass-env = ['A=b']", "without its value");
+        check("agents = 3", "a table of agents");
+        check("[agents.command]\ncommand = ['x']", "choose another one");
+        check("[agents.' ']\ncommand = ['x']", "made of ASCII letters");
+        check("[agents.a]", "`command` must be an array");
+        check("[agents.a]\ncommand = []", "`command` must be an array");
+        check("[agents.a]\ncommand = ['x']\noutput = 'smoke'", "give one of file, stdout");
+        check("max-rounds = ", "TOML");
+        check("max-rounds = 1\nmax-rounds = 2", "duplicate");
+    }
+
+    #[test]
+    fn a_whole_file_is_read() {
+        let text = r#"
+            agent = "mine"
+            max-rounds = 5
+            round-limit = "45m"
+            pass-env = ["TOKEN"]
+            [agents.mine]
+            command = ["./mine.sh", "--fast"]
+            output = "stdout"
+            prompt = "file"
+        "#;
+        let settings = parse(text, Path::new("/w/ralph-loop.toml")).unwrap();
+        assert_eq!(settings.max_rounds, Some(5));
+        assert_eq!(settings.round_limit, Some(Duration::from_secs(2700)));
+        assert_eq!(settings.idle_limit, None);
+        assert_eq!(settings.agents["mine"].command, ["./mine.sh", "--fast"]);
+    }
+}

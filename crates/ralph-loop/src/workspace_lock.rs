@@ -1,0 +1,83 @@
+use std::fs::{File, TryLockError};
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use harness_workflow::RunId;
+use sha2::{Digest, Sha256};
+
+use crate::state::State;
+use crate::typed;
+
+/// Holds a workspace for one loop.
+///
+/// The operating system lets go of it when the process ends, however it ends, so no lock is ever stale. The file keeps
+/// the run's id, and is emptied by a runner that ends as it should: a name that is found in it is that of a runner that
+/// was killed.
+#[derive(Debug)]
+pub(crate) struct WorkspaceLock {
+    file: Option<File>,
+    abandoned: Option<String>,
+}
+
+impl WorkspaceLock {
+    /// Takes the workspace for `run`. With `shared` others may work there too, which they must allow as well.
+    pub(crate) fn take(state: &State, workspace: &Path, run: &RunId, shared: bool) -> Result<Self> {
+        let name = Sha256::digest(workspace.as_os_str().as_encoded_bytes());
+        let name: String = name.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        let path = state.locks().join(name);
+        let mut file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path)
+            .with_context(|| format!("cannot open {}", path.display()))?;
+        let locked = if shared { file.try_lock_shared() } else { file.try_lock() };
+        match locked {
+            Ok(()) => {
+                let mut before = String::new();
+                file.read_to_string(&mut before)
+                    .with_context(|| format!("cannot read {}", path.display()))?;
+                file.set_len(0)?;
+                file.rewind()?;
+                write!(file, "{run}").with_context(|| format!("cannot write {}", path.display()))?;
+                let abandoned = (!shared && !before.is_empty()).then_some(before);
+                Ok(Self { file: Some(file), abandoned })
+            }
+            // Whoever allows others may come beside one who did not.
+            Err(TryLockError::WouldBlock) if shared => Ok(Self { file: None, abandoned: None }),
+            Err(TryLockError::WouldBlock) => {
+                let mut holder = String::new();
+                // Only for the message.
+                let _ = file.read_to_string(&mut holder);
+                let short: String = holder.chars().take(8).collect();
+                bail!(
+                    "run {holder} works in {}; wait for its end, cancel it with `{}`, or pass \
+                     --allow-shared-workspace if both may work there at once",
+                    workspace.display(),
+                    typed::command(&format!("cancel {short}"))
+                )
+            }
+            Err(TryLockError::Error(error)) => {
+                Err(error).with_context(|| format!("cannot lock {}", path.display()))
+            }
+        }
+    }
+
+    /// The run whose runner was killed here, if the last one was.
+    pub(crate) fn abandoned(&self) -> Option<&str> {
+        self.abandoned.as_deref()
+    }
+}
+
+impl Drop for WorkspaceLock {
+    fn drop(&mut self) {
+        if let Some(file) = &self.file {
+            // At worst the next runner looks for leftovers that are not there.
+            let _ = file.set_len(0);
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! What stands on a terminal while a run goes on.
+
+use std::fs::File;
+use std::io::Read;
+use std::process::Stdio;
+use std::thread;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+use crate::stage::{Stage, three_rounds};
+
+/// Runs our program with a terminal on all its streams, and returns what it wrote there.
+fn on_a_terminal(stage: &Stage, arguments: &[&str], variables: &[(&str, &str)]) -> String {
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&ours).unwrap();
+    unlockpt(&ours).unwrap();
+    let name = ptsname(&ours, Vec::new()).unwrap();
+    let theirs =
+        rustix::fs::open(name.as_c_str(), OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())
+            .unwrap();
+    let mut command = stage.command(arguments);
+    command.env("TERM", "xterm-256color").envs(variables.iter().copied());
+    command.stdin(Stdio::from(theirs.try_clone().unwrap())).stdout(Stdio::from(theirs.try_clone().unwrap()));
+    command.stderr(Stdio::from(theirs));
+    let mut child = command.spawn().unwrap();
+    drop(command);
+    let reader = thread::spawn(move || {
+        let mut seen = Vec::new();
+        // The end of a terminal is an error.
+        let _ = File::from(ours).read_to_end(&mut seen);
+        String::from_utf8_lossy(&seen).into_owned()
+    });
+    assert!(child.wait().unwrap().success());
+    reader.join().unwrap()
+}
+
+fn stage() -> (Stage, String) {
+    let stage = Stage::new();
+    // Says something that a terminal would obey, and gives the live line time to show it.
+    let agent = stage.script(
+        "agent.sh",
+        &format!("printf 'working \\033[2J\\033]0;x\\007 hard\\n'; sleep 0.4; {}", three_rounds()),
+    );
+    (stage, agent)
+}
+
+#[test]
+fn a_live_line_tells_of_the_round_and_each_round_settles_on_a_line() {
+    let (stage, agent) = stage();
+    let seen = on_a_terminal(&stage, &["run", "do it", "--", &agent], &[]);
+    assert!(seen.starts_with("\u{1b}[1mrun"), "nothing is drawn before the first round: {seen:?}");
+    assert!(seen.contains("round 2 of 20"), "{seen:?}");
+    assert!(seen.contains("working ␛[2J␛]0;x␇ hard"), "{seen:?}");
+    assert!(seen.contains("\u{1b}[33mcontinue\u{1b}[0m"), "{seen:?}");
+    assert!(!seen.contains("\u{1b}]0;") && !seen.contains("\u{1b}[2J"), "{seen:?}");
+    assert!(seen.contains("Nobody verified it."), "{seen:?}");
+}
+
+#[test]
+fn colours_stay_away_if_asked() {
+    let (stage, agent) = stage();
+    let seen = on_a_terminal(&stage, &["run", "do it", "--", &agent], &[("NO_COLOR", "1")]);
+    assert!(!seen.contains("\u{1b}[33m") && !seen.contains("\u{1b}[1m"), "{seen:?}");
+    assert!(seen.contains("round 2 of 20"));
+}
+
+#[test]
+fn json_brings_no_live_line() {
+    let (stage, agent) = stage();
+    let seen = on_a_terminal(&stage, &["run", "do it", "--json", "--", &agent], &[]);
+    assert!(seen.lines().all(|line| line.starts_with('{')), "{seen:?}");
+}
