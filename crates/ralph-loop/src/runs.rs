@@ -1,7 +1,7 @@
 use std::cmp::Reverse;
 use std::fmt::Write;
 
-use harness_engine_local::{ListedRun, RunHistory, RunState};
+use harness_engine_local::{JournalError, ListedRun, RunHistory, RunState};
 use harness_workflow::{RunId, RunStopReason};
 use serde_json::{Value, json};
 use textwrap::core::display_width;
@@ -43,7 +43,7 @@ struct Row {
     cells: Result<[String; 6], String>,
 }
 
-fn row(run: &RunId, history: Result<&RunHistory, &harness_engine_local::JournalError>, home: &str) -> Row {
+fn row(run: &RunId, history: Result<&RunHistory, &JournalError>, home: &str) -> Row {
     let id = run.as_str().chars().take(8).collect();
     let cells = history.map_err(|error| shown::one_line(&error.to_string(), 200)).map(|history| {
         let workspace = &history.request.parent.workspace;
