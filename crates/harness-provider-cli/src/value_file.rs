@@ -81,8 +81,10 @@ fn read_bytes(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     if !metadata.is_file() {
         return Err(io::Error::other("it is not a regular file"));
     }
-    let mut bytes = Vec::new();
-    file.take(max_bytes + 1).read_to_end(&mut bytes)?;
+    // One byte more than there is, so that the end is seen without growing.
+    let length = metadata.len().min(max_bytes).min(DEFAULT_MAX_BYTES);
+    let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0) + 1);
+    file.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > max_bytes {
         return Err(io::Error::other(format!("it is longer than {max_bytes} bytes")));
     }
