@@ -29,11 +29,11 @@ use crate::support::{Bench, files_below, kill};
 /// What every script begins with.
 const PRELUDE: &str = r#"v="$HARNESS_VALUE_FILE"; hand_in() { printf '{"a":1}' > "$v"; }; "#;
 /// How many children run at a time.
-const AT_A_TIME: usize = 12;
+const AT_A_TIME: usize = 6;
 /// The gentle step, TERM, and what is waited after a value each get this.
 const GRACE: Duration = Duration::from_millis(300);
 /// Nothing but a busy machine makes use of it.
-const KILL_GRACE: Duration = Duration::from_secs(2);
+const KILL_GRACE: Duration = Duration::from_secs(5);
 const DRAIN: Duration = Duration::from_millis(250);
 /// What ending and sweeping may take on top of every limit and grace.
 const SLACK: Duration = Duration::from_secs(2);
@@ -78,7 +78,7 @@ fn set_adopting() {
 #[test]
 #[ignore = "runs in a process of its own"]
 fn set_not_adopting() {
-    run_set(cases().into_iter().filter(|case| !case.sheds_mark).collect());
+    run_set(cases().into_iter().filter(|case| !case.needs_adoption).collect());
 }
 
 #[test]
@@ -122,7 +122,8 @@ fn run_set(cases: Vec<Case>) {
     let count = cases.len();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut faults = runtime.block_on(async {
-        let (alone, together): (Vec<Case>, Vec<Case>) = cases.into_iter().partition(|case| case.sheds_mark);
+        let (alone, together): (Vec<Case>, Vec<Case>) =
+            cases.into_iter().partition(|case| case.needs_adoption);
         let places = Arc::new(Semaphore::new(AT_A_TIME));
         let tasks: Vec<_> = together
             .into_iter()

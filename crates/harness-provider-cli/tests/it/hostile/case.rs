@@ -19,8 +19,8 @@ pub(crate) struct Case {
     /// `None` is a refusal to start it.
     pub(crate) ends: Option<StopReason>,
     pub(crate) details: Vec<(&'static str, &'static str)>,
-    /// It sheds the mark of its call: only a subreaper can find it, and only when no other call may have started it.
-    pub(crate) sheds_mark: bool,
+    /// Only a subreaper can find for certain what it leaves, and only when no other call may have started it.
+    pub(crate) needs_adoption: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ pub(crate) enum Cancel {
 /// A limit that is meant to be exceeded.
 const SHORT: Duration = Duration::from_millis(500);
 /// A limit that is not, however busy the machine is.
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(60);
 
 impl Case {
     pub(crate) fn new(name: &'static str, script: impl Into<String>, ends: &StopReason) -> Self {
@@ -59,7 +59,7 @@ impl Case {
             cancel: None,
             ends: Some(ends.clone()),
             details: Vec::new(),
-            sheds_mark: false,
+            needs_adoption: false,
         }
     }
 
@@ -115,7 +115,13 @@ impl Case {
         Self { cancel: Some(cancel), ..self }
     }
 
+    /// What it leaves sheds the mark of the call.
     pub(crate) fn without_its_mark(self) -> Self {
-        Self { sheds_mark: true, ..self }
+        Self { needs_adoption: true, ..self }
+    }
+
+    /// What it leaves is born and gone between two looks at the process table.
+    pub(crate) fn too_quick_to_be_seen(self) -> Self {
+        Self { needs_adoption: true, ..self }
     }
 }
