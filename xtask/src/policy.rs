@@ -74,13 +74,35 @@ pub(crate) struct Program {
     pub(crate) about: &'static str,
     /// The arguments of the cargo command that builds and runs it; the caller's own follow.
     pub(crate) cargo: &'static [&'static str],
+    /// Variables of its environment, unless the caller's own environment sets them.
+    pub(crate) environment: &'static [(&'static str, &'static str)],
 }
 
 /// End-to-end runs against real programs. They may install what they need, pinned.
 pub(crate) const E2E: &[Program] = &[];
 
 /// Repetitions that take too long for every change; their results are recorded in `docs/`.
-pub(crate) const SOAK: &[Program] = &[Program {
+pub(crate) const SOAK: &[Program] = &[CRASH, HOSTILE];
+
+const CRASH: Program = Program {
+    name: "crash",
+    about: "processes killed while they run a journaled workflow, at 300 points (CRASH_POINTS for another number)",
+    cargo: &[
+        "test",
+        "--quiet",
+        "--package",
+        "harness-engine-local",
+        "--test",
+        "it",
+        "--",
+        "--exact",
+        "crash::a_killed_process_loses_nothing_that_had_ended",
+        "--nocapture",
+    ],
+    environment: &[("CRASH_POINTS", "300")],
+};
+
+const HOSTILE: Program = Program {
     name: "hostile",
     about: "hostile children, 20 times in a row (HOSTILE_TIMES for another number)",
     cargo: &[
@@ -96,4 +118,5 @@ pub(crate) const SOAK: &[Program] = &[Program {
         "hostile::soak",
         "--nocapture",
     ],
-}];
+    environment: &[],
+};

@@ -28,6 +28,11 @@ fn run(mut args: Args, workspace: &Workspace, programs: &[Program]) -> Result<Ou
     }
     let program = find(programs, args.name().as_deref())?;
     let mut command = cargo::cargo(&workspace.root, program.cargo);
+    for (name, value) in program.environment {
+        if std::env::var_os(name).is_none() {
+            command.env(name, value);
+        }
+    }
     cargo::run(command.args(args.rest()))?;
     Ok(Outcome::Passed)
 }
@@ -55,8 +60,8 @@ mod tests {
     use super::*;
 
     const PROGRAMS: &[Program] = &[
-        Program { name: "crash", about: "kill it", cargo: &["run"] },
-        Program { name: "hostile", about: "bad children", cargo: &["run"] },
+        Program { name: "crash", about: "kill it", cargo: &["run"], environment: &[] },
+        Program { name: "hostile", about: "bad children", cargo: &["run"], environment: &[] },
     ];
 
     #[test]
