@@ -6,10 +6,10 @@
 
 mod case;
 mod endings;
-mod helper;
 mod leftovers;
 mod never_ending;
 mod streams;
+mod understudy;
 mod values;
 
 use std::os::unix::fs::PermissionsExt;
@@ -229,8 +229,8 @@ fn provider(case: &Case, bench: &Bench) -> CommandProvider {
             ("sh".into(), vec!["-c".to_owned(), format!("{PRELUDE}{script}"), bench.token().to_owned()])
         }
         Program::Helper(what) => {
-            environment = environment.set(helper::WHAT, *what);
-            (std::env::current_exe().unwrap(), helper::arguments(bench.token()))
+            environment = environment.set(understudy::WHAT, *what);
+            (std::env::current_exe().unwrap(), understudy::arguments(bench.token()))
         }
         Program::Path(path) => (path.into(), Vec::new()),
         Program::File(content) => (executable(&bench.workspace().join("program"), content), Vec::new()),

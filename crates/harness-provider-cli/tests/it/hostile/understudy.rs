@@ -9,7 +9,7 @@ pub(crate) const WHAT: &str = "HARNESS_TEST_HELPER";
 
 pub(crate) fn arguments(token: &str) -> Vec<String> {
     // The token is one more filter, which no test matches: it is there to be seen in the process table.
-    ["--exact", "hostile::helper::help", token, "--ignored", "--nocapture", "--test-threads=1"]
+    ["--exact", "hostile::understudy::help", token, "--ignored", "--nocapture", "--test-threads=1"]
         .map(str::to_owned)
         .to_vec()
 }
