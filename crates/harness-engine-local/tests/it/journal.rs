@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use crate::bodies::{Bench, Body, ask_in_turn, config, request};
 
 /// Makes a bench like that of a new process: nothing but the store is the old one.
-fn bench(store: &Arc<dyn JournalStore>, body: Arc<Body>) -> Bench {
+pub(crate) fn bench(store: &Arc<dyn JournalStore>, body: Arc<Body>) -> Bench {
     bench_with(store, body, config())
 }
 
