@@ -4,6 +4,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -28,6 +30,7 @@ pub(crate) struct Said {
 
 impl Stage {
     pub(crate) fn new() -> Self {
+        heed_signals();
         let root = tempfile::tempdir().expect("there is room for a directory");
         let workspace = root.path().canonicalize().expect("it was just made").join("workspace");
         fs::create_dir(&workspace).expect("there is room for a directory");
@@ -114,6 +117,29 @@ impl Stage {
     }
 }
 
+/// Sees to it that our program starts with no signal ignored, however these tests were started.
+///
+/// Under `nohup`, or in the background of a script, this process ignores signals, and so would what it starts. A
+/// signal that is listened to has its default meaning again in a new program.
+fn heed_signals() {
+    use tokio::signal::unix::{SignalKind, signal};
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+        let ignored = ignored.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or(0);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+        runtime.expect("there is room for a runtime").block_on(async {
+            for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
+                if ignored & (1 << (kind.as_raw_value() - 1)) != 0 {
+                    // What it tells is not wanted; the handler stays.
+                    drop(signal(kind).expect("these signals can be listened to"));
+                }
+            }
+        });
+    });
+}
+
 impl Said {
     pub(crate) fn of(output: Output) -> Self {
         use std::os::unix::process::ExitStatusExt;
@@ -157,11 +183,20 @@ impl Running {
         kill_process(pid, signal).expect("our child can be signalled");
     }
 
-    /// Waits for its end.
+    /// Waits for its end. What does not end is killed, so that its test fails and not the whole suite.
     pub(crate) fn end(mut self) -> Said {
-        Said::of(
-            self.0.take().expect("it is there until here").wait_with_output().expect("it can be waited for"),
-        )
+        let child = self.0.take().expect("it is there until here");
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a pid");
+        let (ended, watched) = mpsc::channel::<()>();
+        thread::spawn(move || {
+            if watched.recv_timeout(2 * PATIENCE) == Err(RecvTimeoutError::Timeout) {
+                // It may have ended this moment.
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        });
+        let output = child.wait_with_output().expect("it can be waited for");
+        drop(ended);
+        Said::of(output)
     }
 }
 
@@ -213,7 +248,7 @@ pub(crate) fn wait_until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> 
             return found;
         }
         assert!(started.elapsed() < PATIENCE, "waited in vain for {what}");
-        std::thread::sleep(Duration::from_millis(5));
+        thread::sleep(Duration::from_millis(5));
     }
 }
 
