@@ -7,6 +7,7 @@ use std::{
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
     process::{
         Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, pidfd_open, pidfd_send_signal, waitid,
     },
@@ -53,7 +54,7 @@ pub(crate) fn catch(stat: Stat) -> Catch {
     let quarry = Quarry { stat, descriptor };
     match quarry.send(Signal::STOP) {
         Ok(()) => Catch::Held(quarry),
-        Err(rustix::io::Errno::SRCH) => Catch::Gone,
+        Err(Errno::SRCH) => Catch::Gone,
         Err(_) => Catch::Refused,
     }
 }
@@ -71,8 +72,8 @@ impl Quarry {
     fn send(&self, signal: Signal) -> rustix::io::Result<()> {
         match &self.descriptor {
             Some(descriptor) => pidfd_send_signal(descriptor, signal),
-            None if !is_alive(self.stat) => Err(rustix::io::Errno::SRCH),
-            None => kill_process(pid(self.stat.pid).ok_or(rustix::io::Errno::SRCH)?, signal),
+            None if !is_alive(self.stat) => Err(Errno::SRCH),
+            None => kill_process(pid(self.stat.pid).ok_or(Errno::SRCH)?, signal),
         }
     }
 
@@ -93,8 +94,9 @@ impl Quarry {
         let left = || until.saturating_duration_since(Instant::now());
         match &self.descriptor {
             Some(descriptor) => {
-                let timeout = Timespec::try_from(left()).ok();
-                let _ = poll(&mut [PollFd::new(descriptor, PollFlags::IN)], timeout.as_ref());
+                // A signal that this thread handles interrupts the wait, and tells nothing about the process.
+                let mut awaited = [PollFd::new(descriptor, PollFlags::IN)];
+                while poll(&mut awaited, Timespec::try_from(left()).ok().as_ref()) == Err(Errno::INTR) {}
             }
             None => {
                 while is_alive(self.stat) && !left().is_zero() {
@@ -180,6 +182,36 @@ mod tests {
                 assert!(child.wait().is_err(), "it has been reaped");
             }
         }
+    }
+
+    #[tokio::test]
+    async fn a_signal_does_not_end_the_wait_for_a_death() {
+        use nix::sys::pthread::{pthread_kill, pthread_self};
+        let kind = tokio::signal::unix::SignalKind::user_defined1();
+        let _handled = tokio::signal::unix::signal(kind).unwrap();
+        let (mut child, stat) = sleeper();
+        let quarry = held(stat);
+        let wait = Duration::from_millis(100);
+        let (sender, thread) = std::sync::mpsc::channel();
+        let waiting = std::thread::spawn(move || {
+            sender.send(pthread_self()).unwrap();
+            let begun = Instant::now();
+            quarry.dead_blocking(begun + wait);
+            let waited = begun.elapsed();
+            // The thread stays until its signals have been sent.
+            std::thread::park();
+            waited
+        });
+        let thread = thread.recv().unwrap();
+        for _ in 0..20 {
+            pthread_kill(thread, nix::sys::signal::Signal::SIGUSR1).unwrap();
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        waiting.thread().unpark();
+        let waited = waiting.join().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(waited >= wait, "{waited:?}");
     }
 
     #[tokio::test]
