@@ -74,6 +74,14 @@ impl Environment {
             || self.prefixes.iter().any(|prefix| name.as_bytes().starts_with(prefix.as_bytes()))
     }
 
+    /// Returns what a child that is started now finds in the variable `name`, where it finds one.
+    #[must_use]
+    pub fn value(&self, name: impl AsRef<OsStr>) -> Option<OsString> {
+        let name = name.as_ref();
+        let ours = || self.allows(name).then(|| std::env::var_os(name)).flatten();
+        self.set.get(name).cloned().or_else(ours)
+    }
+
     /// Works out the variables of a child from those of `ours`.
     pub(crate) fn resolve(&self, ours: impl Iterator<Item = (OsString, OsString)>) -> Variables {
         let mut variables: BTreeMap<_, _> = ours.filter(|(name, _)| self.allows(name)).collect();
