@@ -41,6 +41,12 @@ impl CallFiles {
         &self.value
     }
 
+    /// Where a capture server may write a value that it refused.
+    pub(crate) fn refused(&self) -> PathBuf {
+        let value = self.value.file_name().unwrap_or_default().to_string_lossy();
+        self.directory.join(format!("refused-{}", value.trim_start_matches("value-")))
+    }
+
     /// Where everything goes that the child says.
     pub(crate) fn transcript(&self) -> PathBuf {
         self.directory.join("transcript.log")

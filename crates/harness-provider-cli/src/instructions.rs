@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use harness_subagent::OutputViolation;
+
 /// Appends one paragraph to `prompt` that says how to hand in a value by writing a file.
 pub(crate) fn by_file(prompt: String, schema: &str, path: &Path) -> String {
     let path = path.display();
@@ -33,4 +35,32 @@ fn with_paragraph(mut prompt: String, schema: &str, how: &str) -> String {
     prompt.reserve_exact(paragraph.len());
     prompt.push_str(&paragraph);
     prompt
+}
+
+/// Appends one paragraph to `prompt` that says `how` to hand in a value.
+pub(crate) fn with_how(mut prompt: String, how: &str) -> String {
+    let paragraph = format!("\n\nWhen you are done, hand in your result {how}.\n");
+    prompt.reserve_exact(paragraph.len());
+    prompt.push_str(&paragraph);
+    prompt
+}
+
+/// What a child is told that has ended its turn without a value.
+pub(crate) fn missing(how: &str) -> String {
+    format!("You have ended your turn without handing in your result. Hand it in now, {how}.")
+}
+
+/// What a child is told whose value is refused, with the most important violations.
+pub(crate) fn refused(violations: &[OutputViolation], how: &str) -> String {
+    const MOST: usize = 20;
+    let mut text = String::from("The result that you handed in is refused:\n");
+    for violation in violations.iter().take(MOST) {
+        let place = if violation.pointer.is_empty() { "the whole" } else { &violation.pointer };
+        text.push_str(&format!("- {place}: {} ({})\n", violation.message, violation.kind));
+    }
+    if violations.len() > MOST {
+        text.push_str(&format!("- and {} more\n", violations.len() - MOST));
+    }
+    text.push_str(&format!("Correct this and hand in the whole result again, {how}."));
+    text
 }

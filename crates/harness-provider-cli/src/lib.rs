@@ -78,19 +78,44 @@
 
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
+mod agent;
+mod agent_provider;
 mod call_files;
+mod capture;
+pub mod claude_code;
+pub mod codex;
 mod command;
+mod detect;
 mod document;
 mod ending;
+mod features;
 mod instructions;
+mod permissions;
+mod private_home;
 mod run;
 mod strict_json;
+mod talk;
 pub mod value_file;
+mod version;
 
+pub use agent_provider::AgentProvider;
+pub use capture::CaptureServer;
 pub use command::{CommandProvider, HandIn, PromptChannel};
+pub use detect::{Detected, Login};
+pub use features::{AgentHandIn, AgentKind, Features};
+pub use permissions::Permissions;
+pub use version::Version;
 
 /// The variable that names the file in which a child hands in its value.
 pub const VALUE_FILE: &str = "HARNESS_VALUE_FILE";
+/// The variable that names the file in which a capture server leaves the last value it refused.
+pub const REFUSED_FILE: &str = "HARNESS_REFUSED_FILE";
+/// The variable that names the file with the output rule of the value, where it has one.
+pub const RULE_FILE: &str = "HARNESS_RULE_FILE";
+/// The variable that says how often a capture server hands a refused value back.
+pub const CORRECTIONS: &str = "HARNESS_CORRECTIONS";
+/// The variable with the name of the tool that a capture server serves.
+pub const TOOL: &str = "HARNESS_TOOL";
 /// The variable that names the file with the schema of the value.
 pub const SCHEMA_FILE: &str = "HARNESS_SCHEMA_FILE";
 /// The variable that names the file with the prompt, where it does not come on standard input.

@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use harness_process::{Child, ChildControl, ChildStdout, Utf8Decoder, sanitize};
+use harness_process::{CallReport, Child, ChildControl, ChildStdout, Utf8Decoder, sanitize};
 use harness_subagent::{
     Activity, ActivitySender, ActivityStream, AgentId, Error, ErrorKind, Result, SubagentResult, SubagentRun,
 };
@@ -29,9 +29,9 @@ pub(crate) struct CliRun {
 
 /// How a child came to its end, and whether all of it is gone.
 #[derive(Debug)]
-struct End {
-    result: Result<SubagentResult>,
-    released: Result<()>,
+pub(crate) struct End {
+    pub(crate) result: Result<SubagentResult>,
+    pub(crate) released: Result<()>,
 }
 
 /// What the provider knows about one child beside its process.
@@ -48,7 +48,7 @@ pub(crate) struct Course {
 /// How much of standard output is kept as what the child said, when it is not the value.
 const MAX_SAID_BYTES: usize = 64 * 1024;
 /// How often a running child's value file is looked at. It only matters for a child that does not end by itself.
-const LOOK: Duration = Duration::from_secs(1);
+pub(crate) const LOOK: Duration = Duration::from_secs(1);
 /// How often a line of the child's output is told as activity, at most.
 const TELL: Duration = Duration::from_millis(250);
 /// How many activities wait for a reader that lags.
@@ -57,12 +57,25 @@ const ACTIVITIES: usize = 16;
 impl CliRun {
     pub(crate) fn drive(id: AgentId, child: Child, course: Course) -> Self {
         let control = child.control();
+        Self::follow(id, control, |activity| course.follow(child, activity))
+    }
+
+    /// Has a task of its own follow the child that `control` speaks for.
+    pub(crate) fn follow<F>(
+        id: AgentId,
+        control: ChildControl,
+        follow: impl FnOnce(ActivitySender) -> F,
+    ) -> Self
+    where
+        F: Future<Output = End> + Send + 'static,
+    {
         let teller = ActivitySender::new(ACTIVITIES);
         let activity = Arc::new(Mutex::new(Some(teller.clone())));
         let (sender, end) = watch::channel(None);
         let ours = Arc::clone(&activity);
+        let following = follow(teller);
         tokio::spawn(async move {
-            let end = course.follow(child, teller).await;
+            let end = following.await;
             *ours.lock().unwrap_or_else(PoisonError::into_inner) = None;
             // Nobody may be left to hear of it.
             let _ = sender.send(Some(Arc::new(end)));
@@ -130,15 +143,7 @@ impl Course {
         let expects_value = self.value_on_output || self.value.is_some();
         let output = if self.value_on_output { String::new() } else { said.into_text() };
         let result = ending::classify(&report, expects_value.then_some(value), output, &self.transcript);
-        let released = if report.survivors.is_empty() {
-            Ok(())
-        } else {
-            Err(Error::new(
-                ErrorKind::Release,
-                format!("processes {:?} of the child could not be ended", report.survivors),
-            ))
-        };
-        End { result, released }
+        End { result, released: released(&report) }
     }
 
     /// Listens to the child until it has nothing more to say.
@@ -175,6 +180,17 @@ impl Course {
             }
         }
     }
+}
+
+/// Says whether all of the child is gone.
+pub(crate) fn released(report: &CallReport) -> Result<()> {
+    if report.survivors.is_empty() {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::Release,
+        format!("processes {:?} of the child could not be ended", report.survivors),
+    ))
 }
 
 /// What a child has said on standard output.
@@ -257,13 +273,13 @@ impl Said {
 
 /// A value file that is looked at while its child runs.
 #[derive(Debug, Default)]
-struct WatchedFile {
+pub(crate) struct WatchedFile {
     seen: Option<(u64, SystemTime)>,
 }
 
 impl WatchedFile {
     /// Says whether the file has changed and now holds one whole document.
-    fn became_whole(&mut self, path: &std::path::Path, max_bytes: u64) -> bool {
+    pub(crate) fn became_whole(&mut self, path: &std::path::Path, max_bytes: u64) -> bool {
         let Ok(metadata) = std::fs::symlink_metadata(path) else { return false };
         let seen = metadata.modified().ok().map(|modified| (metadata.len(), modified));
         if seen == self.seen {

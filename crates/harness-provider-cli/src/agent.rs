@@ -1,0 +1,152 @@
+//! What every agent's module brings: how its child is started, and how what it says is understood.
+
+use std::ffi::OsString;
+use std::fmt::Debug;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use harness_process::{Environment, Gentle};
+use harness_subagent::{Diagnostic, StopReason, Usage};
+use serde_json::Value;
+
+use crate::agent_provider::Options;
+use crate::call_files::CallFiles;
+use crate::capture::Capture;
+use crate::detect::Login;
+use crate::value_file::ValueFile;
+use crate::{AgentKind, Features, Version, claude_code, codex};
+
+/// One kind of agent. It holds nothing; everything about one child is in what it is given and what it makes.
+pub(crate) trait Agent: Debug + Send + Sync + 'static {
+    fn features(&self) -> &'static Features;
+
+    /// Returns the program to run in place of the one at `found`: a native one past a shim, where there is one.
+    fn native(&self, found: PathBuf) -> PathBuf {
+        found
+    }
+
+    /// Says how a value is handed in, as the end of a sentence to the model that begins with "hand in your result".
+    fn how_to_hand_in(&self, way: &Way) -> String;
+
+    /// Says how a child is started.
+    fn launch(&self, assignment: &Assignment<'_>) -> io::Result<Launch>;
+
+    /// Returns what understands one child.
+    fn conversation(&self, way: Option<&Way>) -> Box<dyn Conversation>;
+
+    /// Finds the version in what the program says when it is asked for it.
+    fn version(&self, said: &str) -> Option<Version>;
+
+    /// Says what is known, without asking anybody, about whether the vendor will accept a child.
+    fn login(&self, environment: &Environment) -> Login;
+}
+
+impl AgentKind {
+    pub(crate) fn agent(self) -> &'static dyn Agent {
+        match self {
+            Self::ClaudeCode => &claude_code::ClaudeCode,
+            Self::Codex => &codex::Codex,
+        }
+    }
+}
+
+/// What one child is asked to do, and what there is for it.
+#[derive(Debug)]
+pub(crate) struct Assignment<'a> {
+    pub(crate) options: &'a Options,
+    /// The whole prompt, how to hand in the value included.
+    pub(crate) prompt: &'a str,
+    pub(crate) model: Option<&'a str>,
+    pub(crate) way: Option<&'a Way>,
+    pub(crate) workspace: &'a Path,
+    /// A directory that only this child has, for the agent's own state. It is removed afterwards.
+    pub(crate) home: &'a Path,
+    pub(crate) files: &'a CallFiles,
+    pub(crate) environment: Environment,
+}
+
+/// The way in which one child hands in its value.
+#[derive(Clone, Debug)]
+pub(crate) enum Way {
+    Schema {
+        /// The schema as compact JSON.
+        schema: String,
+        /// A file that holds it.
+        file: PathBuf,
+    },
+    Capture(Capture),
+}
+
+/// How a child is started.
+#[derive(Debug)]
+pub(crate) struct Launch {
+    pub(crate) arguments: Vec<OsString>,
+    pub(crate) environment: Environment,
+    pub(crate) words: Words,
+    pub(crate) gentle: Gentle,
+}
+
+/// What a child gets on standard input.
+#[derive(Debug)]
+pub(crate) enum Words {
+    /// This, and then the end.
+    Once(Vec<u8>),
+    /// This, and perhaps more later.
+    First(Vec<u8>),
+}
+
+/// Understands what one child says.
+pub(crate) trait Conversation: Debug + Send {
+    /// Takes in one event. What is unknown in it is passed over.
+    fn hear(&mut self, event: &Value, told: &mut Told);
+
+    /// Returns what to write so that the child goes on and is told `text`, where it can be spoken to.
+    fn say(&self, _text: &str) -> Option<Vec<u8>> {
+        None
+    }
+}
+
+/// What a child has told of itself so far.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    /// What it is doing now. Taken away when it has been passed on.
+    pub(crate) activity: Option<String>,
+    pub(crate) usage: Option<Usage>,
+    pub(crate) session_id: Option<String>,
+    /// What it said last.
+    pub(crate) said: String,
+    /// What it handed in within the events, in the turn that is over, or was refused in it.
+    pub(crate) value: Option<ValueFile>,
+    /// How its turn ended. Taken away when it has been acted on.
+    pub(crate) turn: Option<Outcome>,
+    /// What it was not permitted to do.
+    pub(crate) denied: Vec<String>,
+}
+
+/// How a turn of a child ended, as the child's events have it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Outcome {
+    Completed,
+    Failed(StopReason, Diagnostic),
+}
+
+impl Outcome {
+    pub(crate) fn failed(reason: StopReason, message: impl Into<String>) -> Self {
+        Self::Failed(reason, Diagnostic::new(message))
+    }
+
+    /// Judges an answer of the vendor's by its HTTP status.
+    pub(crate) fn of_status(status: u64, message: &str, reset_at: Option<&str>) -> Self {
+        let reason = match status {
+            401 | 403 => StopReason::AUTHENTICATION,
+            429 => StopReason::RATE_LIMITED,
+            503 | 529 => StopReason::OVERLOADED,
+            _ => StopReason::API_ERROR,
+        };
+        let mut diagnostic = Diagnostic::new(message).with_detail("status", status.to_string());
+        if let Some(reset_at) = reset_at {
+            diagnostic = diagnostic.with_detail("reset-at", reset_at);
+        }
+        Self::Failed(reason, diagnostic)
+    }
+}
