@@ -34,6 +34,7 @@
 //! # }
 //! ```
 
+mod capture;
 mod instant;
 mod mock_child;
 mod mock_handle;
@@ -50,6 +51,7 @@ mod registry_suite;
 #[cfg(feature = "proptest1")]
 pub mod strategies;
 
+pub use capture::CaptureStandIn;
 pub use instant::InstantProvider;
 pub use mock_child::MockChild;
 pub use mock_handle::MockProviderHandle;

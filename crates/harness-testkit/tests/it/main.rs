@@ -5,6 +5,7 @@ mod broken_provider;
 #[cfg(feature = "subagent")]
 mod broken_registry;
 #[cfg(feature = "subagent")]
+mod capture;
 mod clauses;
 mod inventory;
 #[cfg(feature = "subagent")]
