@@ -72,6 +72,9 @@ pub(crate) enum Command {
     /// Be the scripted agent of `demo`.
     #[command(hide = true)]
     DemoAgent,
+    /// Be the MCP server by which an agent hands in its report.
+    #[command(hide = true)]
+    Capture,
 }
 
 #[derive(Args, Debug)]

@@ -8,6 +8,7 @@
 mod agent;
 mod arguments;
 mod cancel;
+mod capture;
 mod config;
 mod deadline;
 mod demo;
@@ -80,5 +81,6 @@ fn carry_out(command: Command) -> Result<Exit, Failure> {
             Ok(Exit::Complete)
         }
         Command::DemoAgent => demo::agent(),
+        Command::Capture => capture::capture(),
     }
 }
