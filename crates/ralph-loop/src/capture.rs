@@ -4,22 +4,13 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use harness_provider_cli::{SCHEMA_FILE, VALUE_FILE, value_file};
+use harness_provider_cli::{CORRECTIONS, REFUSED_FILE, RULE_FILE, SCHEMA_FILE, TOOL, VALUE_FILE, value_file};
 use harness_subagent::{OutputContract, RuleRef};
 use ralph_mcp::{Capture, CaptureFiles};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::exit::{Exit, Failure};
-
-/// The variable that names the file for the report that was refused last.
-const REFUSED_FILE: &str = "HARNESS_REFUSED_FILE";
-/// The variable that names the file with the rule and its parameters. Absent where there is no rule.
-const RULE_FILE: &str = "HARNESS_RULE_FILE";
-/// The variable with the number of refusals that the agent may correct.
-const CORRECTIONS: &str = "HARNESS_CORRECTIONS";
-/// The variable with the name of the tool.
-const TOOL: &str = "HARNESS_TOOL";
 
 /// `ralph-loop capture`: serves the tool by which an agent hands in its report, as its environment says.
 pub(crate) fn capture() -> Result<Exit, Failure> {
