@@ -1,9 +1,12 @@
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Permissions, Version};
 
 /// An agent that this crate knows how to run.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum AgentKind {
     /// Claude Code, Anthropic's `claude`. See [`claude_code`](crate::claude_code).
@@ -45,7 +48,8 @@ impl fmt::Display for AgentKind {
 }
 
 /// How an agent hands in its value.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum AgentHandIn {
     /// By the agent's own schema mode: the agent itself is told the schema.

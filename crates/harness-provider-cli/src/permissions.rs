@@ -1,11 +1,14 @@
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// What a child may do without being asked. Nobody is there to be asked, so what is not permitted is denied.
 ///
 /// What each agent makes of it is told by
 /// [`permissions_in_words`](crate::AgentProvider::permissions_in_words). Agents differ in how far they can confine
 /// a command; the words say so.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Permissions {
     /// Read the workspace, change nothing.

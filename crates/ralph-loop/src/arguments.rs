@@ -2,6 +2,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use harness_provider_cli::Permissions;
 use serde::{Deserialize, Serialize};
 
 use crate::deadline::Deadline;
@@ -19,7 +20,7 @@ pub(crate) struct Cli {
 const AFTER_HELP: &str = "\
 Examples:
   ralph-loop demo
-  ralph-loop run \"make the tests pass\" --max-rounds 20 --until 07:00 -- ./my-agent.sh
+  ralph-loop run \"make the tests pass\" --agent claude-code --max-rounds 20 --until 07:00
   ralph-loop run --objective-file OBJECTIVE.md -- python3 agent.py --model small
   ralph-loop runs
   ralph-loop show 3f2a
@@ -87,9 +88,17 @@ pub(crate) struct RunArguments {
     pub(crate) objective_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) workspace: WorkspaceArguments,
-    /// The agent that `ralph-loop.toml` declares under this name. Not needed when there is one only, or with `--`.
+    /// The agent: one that `ralph-loop.toml` declares, or one that is known by name, such as `claude-code`. Not needed
+    /// when there is one only, or with `--`.
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
+    /// The model of an agent that is known by name
+    #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub(crate) model: Option<String>,
+    /// What an agent that is known by name may do without being asked: `read-only`, `workspace` or `unrestricted`
+    /// [default: workspace]
+    #[arg(long, value_name = "PERMISSIONS", value_parser = crate::known_agent::permissions)]
+    pub(crate) permissions: Option<Permissions>,
     #[command(flatten)]
     pub(crate) limits: LimitArguments,
     /// Cancel the run at a time of day (`07:00`) or after a duration (`8h`).

@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use crate::agent::Agent;
-use crate::arguments::{DisplayArguments, HandIn, PromptBy};
+use crate::agent::{Agent, CommandWay, Way};
+use crate::arguments::DisplayArguments;
 use crate::exit::{Exit, Failure};
 use crate::launch::Launch;
 use crate::run::{Start, refuse_inside_an_agent};
@@ -43,9 +43,8 @@ pub(crate) fn demo(display: DisplayArguments) -> Result<Exit, Failure> {
         name: "demo".to_owned(),
         program: program.to_string_lossy().into_owned(),
         arguments: vec!["demo-agent".to_owned()],
-        output: HandIn::File,
-        prompt: PromptBy::Stdin,
         pass_env: Vec::new(),
+        way: Way::Command(CommandWay::default()),
     };
     let mut settings = Settings::default();
     settings.max_rounds.value = 5;

@@ -4,11 +4,14 @@ use std::process::{Command, Stdio};
 
 use harness_engine_local::RunHistory;
 use harness_engine_local::RunState;
+use harness_process::Limits;
+use harness_provider_cli::{AgentKind, Detected};
 use serde_json::json;
 
-use crate::agent::Agent;
+use crate::agent::{Agent, Way};
 use crate::arguments::ConfigArguments;
 use crate::exit::{Exit, Failure};
+use crate::known_agent::KnownAgent;
 use crate::settings::Settings;
 use crate::shown::{self, BAD, BOLD, GOOD, WARN};
 use crate::state::State;
@@ -58,7 +61,7 @@ pub(crate) fn doctor(arguments: &ConfigArguments) -> Result<Exit, Failure> {
                 Verdict::Lacking => (WARN, "note"),
                 Verdict::Bad => (BAD, "BAD"),
             };
-            let text = shown::wrapped(detail, &format!("{word:<5} {what:<16} "), &" ".repeat(23));
+            let text = shown::wrapped(detail, &format!("{word:<5} {what:<18} "), &" ".repeat(25));
             let text = text.replacen(word, &format!("{style}{word}{style:#}"), 1);
             let text = text.replacen(what.as_str(), &format!("{BOLD}{what}{BOLD:#}"), 1);
             writeln!(page, "{text}").expect("a text takes all that is written to it");
@@ -95,44 +98,98 @@ fn findings(workspace: &Path) -> Vec<Finding> {
 }
 
 fn agents(settings: &Settings) -> Vec<Finding> {
-    if settings.agents.is_empty() {
-        return vec![Finding::new(
-            "agents",
-            Verdict::Lacking,
-            "none is declared; give a program behind `--`, or declare one in ralph-loop.toml",
-        )];
-    }
-    let mut findings = Vec::new();
-    for name in settings.agents.keys() {
-        let what = format!("agent {name}");
-        findings.push(match Agent::declared(Some(name), settings) {
-            Err(failure) => Finding::new(what, Verdict::Bad, format!("{:#}", failure.error)),
-            Ok(agent) => match agent.find() {
-                Err(failure) => Finding::new(what, Verdict::Bad, format!("{:#}", failure.error)),
-                Ok(program) => {
-                    let passed = if agent.pass_env.is_empty() {
-                        "the basic variables only".to_owned()
-                    } else {
-                        format!("the basic variables and {}", agent.pass_env.join(", "))
-                    };
-                    Finding::new(
-                        what,
-                        Verdict::Good,
-                        format!(
-                            "would run {} as {}, with all of your own permissions and {passed}",
-                            agent.command_line(),
-                            program.display()
-                        ),
-                    )
-                }
-            },
+    let mut findings: Vec<_> = settings.agents.keys().map(|name| declared(name, settings)).collect();
+    let undeclared = AgentKind::ALL.iter().filter(|kind| !settings.agents.contains_key(kind.as_str()));
+    for kind in undeclared {
+        let agent = Agent::known(*kind, settings);
+        // Nobody has asked for it, so nothing is wrong when it is not there.
+        findings.push(match agent.find() {
+            Ok(_) => found(&agent, Verdict::Lacking),
+            Err(failure) => Finding::new(what(&agent), Verdict::Lacking, failure.error.to_string()),
         });
     }
-    if let Err(failure) = Agent::declared(settings.agent.value.as_deref(), settings) {
+    if let Err(failure) = Agent::named(settings.agent.value.as_deref(), settings) {
         let verdict = if settings.agent.value.is_some() { Verdict::Bad } else { Verdict::Lacking };
         findings.push(Finding::new("default agent", verdict, format!("{:#}", failure.error)));
     }
     findings
+}
+
+fn what(agent: &Agent) -> String {
+    format!("agent {}", agent.name)
+}
+
+fn declared(name: &str, settings: &Settings) -> Finding {
+    let agent = match Agent::named(Some(name), settings) {
+        Ok(agent) => agent,
+        Err(failure) => {
+            return Finding::new(format!("agent {name}"), Verdict::Bad, format!("{:#}", failure.error));
+        }
+    };
+    found(&agent, Verdict::Bad)
+}
+
+/// Looks for the agent's program, and asks one that is known for what it knows of itself. `missing` is what a missing
+/// or broken one means.
+fn found(agent: &Agent, missing: Verdict) -> Finding {
+    let program = match agent.find() {
+        Ok(program) => program,
+        Err(failure) => return Finding::new(what(agent), missing, format!("{:#}", failure.error)),
+    };
+    let passed = if agent.pass_env.is_empty() {
+        "the basic variables only".to_owned()
+    } else {
+        format!("the basic variables and {}", agent.pass_env.join(", "))
+    };
+    let may = agent.permissions_in_words();
+    match &agent.way {
+        Way::Command(_) => Finding::new(
+            what(agent),
+            Verdict::Good,
+            format!(
+                "would run {} as {}, with {passed}; it may {may}",
+                agent.command_line(),
+                program.display()
+            ),
+        ),
+        Way::Known(known) => match detect(agent, known) {
+            Err(error) => Finding::new(what(agent), missing, format!("{error:#}")),
+            Ok(detected) => {
+                let (verdict, version) = version(known, &detected, missing);
+                let program = detected.program.as_deref().unwrap_or(&program).display().to_string();
+                let detail = format!(
+                    "{version}, {program}; {}; would get {passed} and its vendor's credentials; it may {may}",
+                    detected.login
+                );
+                Finding::new(what(agent), verdict, detail)
+            }
+        },
+    }
+}
+
+/// Judges the version of a known agent, and tells it.
+fn version(known: &KnownAgent, detected: &Detected, missing: Verdict) -> (Verdict, String) {
+    let features = known.kind.features();
+    let (oldest, newest) = features.tested;
+    let tested = if oldest == newest { oldest.to_string() } else { format!("{oldest} to {newest}") };
+    let title = features.title;
+    match (detected.version, &detected.trouble) {
+        (Some(version), _) if detected.tested => (Verdict::Good, format!("{title} {version}")),
+        (Some(version), _) => {
+            (Verdict::Lacking, format!("{title} {version}, which was not tested ({tested} was)"))
+        }
+        (None, Some(trouble)) => (missing, format!("{title} of an unknown version: {trouble}")),
+        (None, None) => (missing, format!("{title} of an unknown version")),
+    }
+}
+
+fn detect(agent: &Agent, known: &KnownAgent) -> anyhow::Result<Detected> {
+    let state = State::open().map_err(|failure| failure.error)?;
+    let provider = known
+        .provider(&agent.name, &state, agent.environment(), Limits::default())?
+        .with_program(&agent.program);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    Ok(runtime.block_on(provider.detect()))
 }
 
 fn git(workspace: &Path) -> Finding {

@@ -5,16 +5,15 @@ use std::time::Duration;
 
 use anyhow::Result;
 use harness_engine_local::{LocalConfig, LocalEngine};
-use harness_process::{Environment, Limits};
-use harness_provider_cli::{CommandProvider, PromptChannel};
+use harness_process::Limits;
 use harness_registry_local::LocalRegistry;
 use harness_subagent::{Parent, SubagentRegistry};
 use ralph_tool::{RalphConfig, RalphTool};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::agent::Agent;
-use crate::arguments::{HandIn, LimitArguments, PromptBy};
+use crate::agent::{Agent, COMMAND};
+use crate::arguments::LimitArguments;
 use crate::settings::{Origin, Settings};
 use crate::shown;
 use crate::state::State;
@@ -56,6 +55,11 @@ impl Launch {
         }
     }
 
+    /// Remembers that the command line chose `name`.
+    pub(crate) fn by_flag(&mut self, name: &str) {
+        self.origins.insert(name.to_owned(), Origin::Flag.to_string());
+    }
+
     pub(crate) fn parent(&self) -> Result<Parent> {
         let workspace = self
             .workspace
@@ -86,17 +90,12 @@ impl Launch {
     }
 
     /// The settings as names and values, those of the agent among them.
-    fn facts(&self) -> [(&'static str, Value); 8] {
-        [
-            ("agent", json!(self.agent.name)),
-            ("the agent's command", json!(self.agent.command_line())),
-            ("the agent's output", json!(self.agent.output)),
-            ("the agent's prompt", json!(self.agent.prompt)),
-            ("pass-env", json!(self.agent.pass_env)),
-            ("max-rounds", json!(self.max_rounds)),
-            ("round-limit", json!(shown::exact(self.round_limit()))),
-            ("idle-limit", json!(shown::exact(self.idle_limit()))),
-        ]
+    fn facts(&self) -> Vec<(&'static str, Value)> {
+        let mut facts = self.agent.facts();
+        facts.push(("max-rounds", json!(self.max_rounds)));
+        facts.push(("round-limit", json!(shown::exact(self.round_limit()))));
+        facts.push(("idle-limit", json!(shown::exact(self.idle_limit()))));
+        facts
     }
 
     /// Says what a run that started now, without flags, would have otherwise. What a flag decided is left out.
@@ -109,7 +108,7 @@ impl Launch {
         let by_flag =
             |name: &str| self.origins.get(name).is_some_and(|origin| *origin == Origin::Flag.to_string());
         // An agent that came from the command line has nothing to be compared with.
-        let agent = (self.agent.name != "command").then(|| Agent::declared(Some(&self.agent.name), now));
+        let agent = (self.agent.name != COMMAND).then(|| Agent::named(Some(&self.agent.name), now));
         let agent = match agent {
             None => self.agent.clone(),
             Some(Ok(agent)) => agent,
@@ -119,9 +118,10 @@ impl Launch {
                 self.agent.clone()
             }
         };
-        let now = Self::new(self.workspace.clone(), agent, now);
-        for ((name, then), (_, now)) in self.facts().into_iter().zip(now.facts()) {
-            if then != now && !by_flag(name) {
+        let now = Self::new(self.workspace.clone(), agent, now).facts();
+        for (name, then) in self.facts() {
+            let now = now.iter().find(|(other, _)| *other == name).map_or(&Value::Null, |(_, value)| value);
+            if then != *now && !by_flag(name) {
                 changes.push(format!("{name} is {now} now; the run keeps {then}"));
             }
         }
@@ -130,30 +130,14 @@ impl Launch {
 
     /// Makes the engine and the tool that run the loop.
     pub(crate) fn wire(&self, state: &State, cause: StopCause) -> Result<Wired> {
-        let agent = &self.agent;
-        let environment = agent.pass_env.iter().fold(Environment::basic(), Environment::allow);
-        let hand_in = match agent.output {
-            HandIn::File => harness_provider_cli::HandIn::File,
-            HandIn::Stdout => harness_provider_cli::HandIn::StandardOutput,
-        };
-        let prompt = match agent.prompt {
-            PromptBy::Stdin => PromptChannel::StandardInput,
-            PromptBy::File => PromptChannel::File,
-        };
-        let provider = CommandProvider::new(&agent.name, &agent.program, state.calls())
-            .with_arguments(&agent.arguments)
-            .with_hand_in(hand_in)
-            .with_prompt(prompt)
-            .with_environment(environment)
-            .with_limits(
-                Limits::default()
-                    .with_first_byte(self.idle_limit())
-                    .with_idle(self.idle_limit())
-                    .with_deadline(self.round_limit()),
-            );
+        let limits = Limits::default()
+            .with_first_byte(self.idle_limit())
+            .with_idle(self.idle_limit())
+            .with_deadline(self.round_limit());
         let registry = Arc::new(LocalRegistry::default());
-        registry.register(Arc::new(provider))?;
+        registry.register(self.agent.provider(state, limits)?)?;
 
+        let agent = &self.agent;
         let config =
             LocalConfig::default().with_provider(&agent.name).with_cancellation_grace(CANCELLATION_GRACE);
         let engine =

@@ -14,6 +14,7 @@ mod deadline;
 mod demo;
 mod doctor;
 mod exit;
+mod known_agent;
 mod launch;
 mod logs;
 mod outcome;

@@ -60,7 +60,8 @@ impl Progress {
         };
         fact("run", run.as_str());
         fact("workspace", &launch.workspace.display().to_string());
-        fact("agent", &format!("{} (with all of your own permissions)", launch.agent.command_line()));
+        fact("agent", &launch.agent.told());
+        fact("it may", &launch.agent.permissions_in_words());
         fact(
             "limits",
             &format!(

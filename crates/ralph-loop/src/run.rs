@@ -41,7 +41,12 @@ pub(crate) fn run(arguments: RunArguments) -> Result<Exit, Failure> {
         shared_workspace: arguments.allow_shared_workspace,
         display: arguments.display,
     };
-    start.carry_out(&state, &Launch::new(workspace, agent, &settings))
+    let mut launch = Launch::new(workspace, agent, &settings);
+    let chosen = [("model", arguments.model.is_some()), ("permissions", arguments.permissions.is_some())];
+    for (name, _) in chosen.into_iter().filter(|(_, is_chosen)| *is_chosen) {
+        launch.by_flag(name);
+    }
+    start.carry_out(&state, &launch)
 }
 
 /// A run that is about to be started.

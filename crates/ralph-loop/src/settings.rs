@@ -9,7 +9,8 @@ use std::time::Duration;
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
-use crate::arguments::{HandIn, LimitArguments, PromptBy};
+use crate::agent::Way;
+use crate::arguments::LimitArguments;
 use crate::exit::Failure;
 use crate::settings_file::{self, FileSettings};
 use crate::shown;
@@ -63,11 +64,10 @@ impl<T> Setting<T> {
 /// An agent that a file declares.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct DeclaredAgent {
-    /// The program and its arguments, at least the first.
-    pub(crate) command: Vec<String>,
-    pub(crate) output: HandIn,
-    pub(crate) prompt: PromptBy,
+    pub(crate) program: String,
+    pub(crate) arguments: Vec<String>,
     pub(crate) pass_env: Vec<String>,
+    pub(crate) way: Way,
     /// The file that declares it. A program with a slash is found from its folder.
     pub(crate) file: PathBuf,
 }
@@ -191,9 +191,22 @@ impl Settings {
             let file = agent.file.display().to_string();
             let mut row =
                 |key: &str, value: Value| rows.push((format!("agents.{name}.{key}"), value, file.clone()));
-            row("command", json!(agent.command));
-            row("output", json!(agent.output));
-            row("prompt", json!(agent.prompt));
+            match &agent.way {
+                Way::Command(way) => {
+                    let command: Vec<_> = std::iter::once(&agent.program).chain(&agent.arguments).collect();
+                    row("command", json!(command));
+                    row("output", json!(way.output));
+                    row("prompt", json!(way.prompt));
+                }
+                Way::Known(known) => {
+                    row("kind", json!(known.kind));
+                    row("program", json!(agent.program));
+                    row("arguments", json!(agent.arguments));
+                    for (name, value) in known.facts() {
+                        row(name, value);
+                    }
+                }
+            }
             row("pass-env", json!(agent.pass_env));
         }
         rows

@@ -6,8 +6,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
+use harness_provider_cli::AgentKind;
 use toml::{Table, Value};
 
+use crate::agent::{COMMAND, CommandWay, Way};
+use crate::known_agent::KnownAgent;
 use crate::settings::{self, DeclaredAgent, NAMES, one_of, suggestion};
 
 /// What a file says. What it does not say is left to others.
@@ -72,38 +75,96 @@ fn parse(text: &str, path: &Path) -> Result<FileSettings> {
 }
 
 fn agent_of(name: &str, value: Value, path: &Path) -> Result<DeclaredAgent> {
-    const KEYS: &[&str] = &["command", "output", "prompt", "pass-env"];
-    if name == "command" {
+    if name == COMMAND {
         bail!("this name stands for the program behind `--`; choose another one");
     }
     if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)) {
         bail!("an agent's name is made of ASCII letters, digits, `-`, `_` and `.`");
     }
-    let Value::Table(table) = value else { bail!("an agent is a table with a `command`") };
+    let Value::Table(table) = value else { bail!("an agent is a table with a `command` or a `kind`") };
+    match kind_of(name, &table)? {
+        None => command_agent(table, path),
+        Some(kind) => known_agent(kind, table, path),
+    }
+}
+
+/// Returns the kind of a known agent. An agent that bears the name of one need not say its kind.
+fn kind_of(name: &str, table: &Table) -> Result<Option<AgentKind>> {
+    let kind = match table.get("kind") {
+        None if table.contains_key("command") => return Ok(None),
+        None => return Ok(AgentKind::from_name(name)),
+        Some(kind) => string(kind.clone()).context("`kind`")?,
+    };
+    if table.contains_key("command") {
+        bail!("`kind` names an agent and `command` is another; give one of them");
+    }
+    let known = || AgentKind::ALL.iter().map(|kind| kind.as_str());
+    let kind = AgentKind::from_name(&kind)
+        .ok_or_else(|| anyhow!("`kind`: no agent is known as {kind:?}{}", suggestion(&kind, known())))?;
+    Ok(Some(kind))
+}
+
+fn command_agent(table: Table, path: &Path) -> Result<DeclaredAgent> {
+    const KEYS: &[&str] = &["command", "output", "prompt", "pass-env", "kind"];
+    let mut command = Vec::new();
+    let mut pass_env = Vec::new();
+    let mut way = CommandWay::default();
+    for (key, value) in table {
+        let within = || format!("`{key}`");
+        match key.as_str() {
+            "command" => command = strings(value).with_context(within)?,
+            "output" => {
+                way.output = checked(one_of(&string(value).with_context(within)?)).with_context(within)?;
+            }
+            "prompt" => {
+                way.prompt = checked(one_of(&string(value).with_context(within)?)).with_context(within)?;
+            }
+            "pass-env" => pass_env = variables(value).with_context(within)?,
+            _ => bail!("unknown key `{key}`{}", suggestion(&key, KEYS.iter())),
+        }
+    }
+    match command.split_first() {
+        Some((program, arguments)) if !program.is_empty() => Ok(DeclaredAgent {
+            program: program.clone(),
+            arguments: arguments.to_vec(),
+            pass_env,
+            way: Way::Command(way),
+            file: path.to_owned(),
+        }),
+        _ => bail!("`command` must be an array with the program and its arguments"),
+    }
+}
+
+fn known_agent(kind: AgentKind, table: Table, path: &Path) -> Result<DeclaredAgent> {
+    const KEYS: &[&str] = &["kind", "program", "arguments", "pass-env"];
+    let mut known = KnownAgent::new(kind);
     let mut agent = DeclaredAgent {
-        command: Vec::new(),
-        output: Default::default(),
-        prompt: Default::default(),
+        program: kind.features().program.to_owned(),
+        arguments: Vec::new(),
         pass_env: Vec::new(),
+        way: Way::Known(known.clone()),
         file: path.to_owned(),
     };
     for (key, value) in table {
         let within = || format!("`{key}`");
         match key.as_str() {
-            "command" => agent.command = strings(value).with_context(within)?,
-            "output" => {
-                agent.output = checked(one_of(&string(value).with_context(within)?)).with_context(within)?;
+            "kind" => {}
+            "program" => {
+                agent.program = string(value).with_context(within)?;
+                if agent.program.is_empty() {
+                    bail!("`program` must not be empty");
+                }
             }
-            "prompt" => {
-                agent.prompt = checked(one_of(&string(value).with_context(within)?)).with_context(within)?;
-            }
+            "arguments" => agent.arguments = strings(value).with_context(within)?,
             "pass-env" => agent.pass_env = variables(value).with_context(within)?,
-            _ => bail!("unknown key `{key}`{}", suggestion(&key, KEYS.iter())),
+            key if KnownAgent::KEYS.contains(&key) => known.take(key, &value).with_context(within)?,
+            _ => {
+                let keys = KEYS.iter().chain(KnownAgent::KEYS);
+                bail!("unknown key `{key}`{}", suggestion(&key, keys));
+            }
         }
     }
-    if agent.command.first().is_none_or(String::is_empty) {
-        bail!("`command` must be an array with the program and its arguments");
-    }
+    agent.way = Way::Known(known);
     Ok(agent)
 }
 
@@ -187,6 +248,38 @@ mod tests {
         assert_eq!(settings.max_rounds, Some(5));
         assert_eq!(settings.round_limit, Some(Duration::from_secs(2700)));
         assert_eq!(settings.idle_limit, None);
-        assert_eq!(settings.agents["mine"].command, ["./mine.sh", "--fast"]);
+        assert_eq!(settings.agents["mine"].program, "./mine.sh");
+        assert_eq!(settings.agents["mine"].arguments, ["--fast"]);
+    }
+
+    #[test]
+    fn known_agents_are_declared_by_their_name_or_kind() {
+        let text = r#"
+            [agents.claude-code]
+            model = "sonnet"
+            permissions = "read-only"
+            [agents.night]
+            kind = "codex"
+            report = "schema"
+            program = "/opt/codex"
+        "#;
+        let settings = parse(text, Path::new("/w/ralph-loop.toml")).unwrap();
+        let known = |name: &str| match &settings.agents[name].way {
+            Way::Known(known) => known.clone(),
+            Way::Command(_) => panic!("{name} is known"),
+        };
+        assert_eq!(known("claude-code").model.as_deref(), Some("sonnet"));
+        assert_eq!(settings.agents["claude-code"].program, "claude");
+        assert_eq!(known("night").kind, AgentKind::Codex);
+        assert_eq!(settings.agents["night"].program, "/opt/codex");
+    }
+
+    #[test]
+    fn what_a_known_agent_does_not_have_is_refused() {
+        check("[agents.a]\nkind = 'claude'", "no agent is known as \"claude\"; did you mean claude-code?");
+        check("[agents.a]\nkind = 'codex'\ncommand = ['x']", "give one of them");
+        check("[agents.codex]\nmodle = 'x'", "unknown key `modle`; did you mean model?");
+        check("[agents.codex]\nmax-turns = 3", "`max-turns`: Codex has no such choice");
+        check("[agents.codex]\noutput = 'file'", "unknown key `output`");
     }
 }

@@ -84,7 +84,8 @@ fn page(
     }
     fact("workspace", &history.request.parent.workspace)?;
     if let Some(launch) = launch {
-        fact("agent", &launch.agent.command_line())?;
+        fact("agent", &launch.agent.told())?;
+        fact("it may", &launch.agent.permissions_in_words())?;
         fact(
             "limits",
             &format!(

@@ -65,7 +65,6 @@ fn a_workspace_is_a_directory_that_is_there() {
 
 #[test]
 fn an_agent_is_given_once() {
-    check(&["run", "x"], "no agent was given");
     check(&["run", "x", "--agent", "mine"], "no agent is named \"mine\"");
     check(&["run", "x", "--agent", "command"], "give one, as in");
     check(&["run", "x", "--agent", "mine", "--", "true"], "give one of them");

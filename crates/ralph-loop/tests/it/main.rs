@@ -9,6 +9,7 @@ mod endings;
 mod help;
 mod inspection;
 mod interruption;
+mod known_agents;
 mod objectives;
 mod output;
 mod reports;
