@@ -6,6 +6,7 @@
 mod api;
 mod args;
 mod bench;
+mod captures;
 mod cargo;
 mod ci;
 mod deny;
@@ -96,6 +97,12 @@ const COMMANDS: &[Command] = &[
         usage: "[NAME]",
         about: "Measure against the anchors; a table, and target/bench/summary.json",
         run: bench::run,
+    },
+    Command {
+        name: "captures",
+        usage: "[--write]",
+        about: "Run the command line on a terminal and compare what is seen with docs/captures, or write it anew",
+        run: captures::run,
     },
     Command {
         name: "e2e",

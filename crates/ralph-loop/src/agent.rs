@@ -14,7 +14,7 @@ use crate::exit::Failure;
 use crate::known_agent::KnownAgent;
 use crate::settings::{DeclaredAgent, Settings, suggestion};
 use crate::state::State;
-use crate::typed;
+use crate::{shown, typed};
 
 /// The name of the agent that is the program behind `--`.
 pub(crate) const COMMAND: &str = "command";
@@ -269,8 +269,18 @@ impl Agent {
 
     /// The program and its arguments, as a shell would take them.
     pub(crate) fn command_line(&self) -> String {
-        let words = std::iter::once(&self.program).chain(&self.arguments);
-        words.map(|word| typed::quoted(word)).collect::<Vec<_>>().join(" ")
+        let arguments: Vec<_> = self.arguments.iter().map(|word| typed::quoted(word)).collect();
+        // The agent of the demo.
+        if std::env::current_exe().is_ok_and(|ours| ours == Path::new(&self.program)) {
+            return typed::command(&arguments.join(" "));
+        }
+        let program = shown::path(Path::new(&self.program));
+        let program = match program.strip_prefix("~/") {
+            // A quoted tilde would mean itself.
+            Some(rest) => format!("~/{}", typed::quoted(rest)),
+            None => typed::quoted(&program),
+        };
+        std::iter::once(program).chain(arguments).collect::<Vec<_>>().join(" ")
     }
 }
 

@@ -183,7 +183,7 @@ pub(crate) struct LogsArguments {
     /// The run.
     pub(crate) run: String,
     /// One round only.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = from_one)]
     pub(crate) round: Option<u64>,
     /// Go on until the run ends.
     #[arg(long, short)]
@@ -233,7 +233,7 @@ pub(crate) struct ValidateArguments {
     #[arg(value_name = "FILE", default_value = "-")]
     pub(crate) files: Vec<PathBuf>,
     /// The longest report, in UTF-16 units of its compact JSON.
-    #[arg(long, value_name = "N", default_value_t = 16384, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 16384, value_parser = from_one)]
     pub(crate) max_chars: u64,
     #[command(flatten)]
     pub(crate) display: DisplayArguments,
@@ -280,6 +280,14 @@ pub(crate) enum WhichSchema {
 fn rounds(text: &str) -> Result<u64, String> {
     let number = text.parse().map_err(|_| settings::MAX_ROUNDS_RANGE.to_owned())?;
     settings::max_rounds(number)
+}
+
+/// Reads a number of things that are counted from one.
+fn from_one(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(number @ 1..) => Ok(number),
+        _ => Err("give a whole number from 1".to_owned()),
+    }
 }
 
 /// Reads a duration such as `90s`, `1h30m`.

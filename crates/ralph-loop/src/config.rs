@@ -1,4 +1,5 @@
 use std::fmt::Write;
+use std::path::Path;
 
 use serde_json::{Value, json};
 
@@ -31,7 +32,9 @@ pub(crate) fn config(arguments: &ConfigArguments) -> Result<Exit, Failure> {
 }
 
 fn page(settings: &Settings, rows: &[(String, Value, String)]) -> Result<String, std::fmt::Error> {
-    let shown: Vec<_> = rows.iter().map(|(name, value, origin)| (name, toml_text(value), origin)).collect();
+    let origin = |origin: &String| shown::path(Path::new(origin));
+    let shown: Vec<_> =
+        rows.iter().map(|(name, value, from)| (name, toml_text(value), origin(from))).collect();
     let widest = |widths: &mut dyn Iterator<Item = usize>| widths.max().unwrap_or(0);
     let name_width = widest(&mut shown.iter().map(|(name, ..)| textwrap::core::display_width(name)));
     let value_width =
@@ -44,7 +47,7 @@ fn page(settings: &Settings, rows: &[(String, Value, String)]) -> Result<String,
     page.push('\n');
     for (path, is_there) in &settings.files {
         let read = if *is_there { "read" } else { "not there" };
-        writeln!(page, "{DIM}{}: {read}{DIM:#}", path.display())?;
+        writeln!(page, "{DIM}{}: {read}{DIM:#}", shown::path(path))?;
     }
     Ok(page)
 }

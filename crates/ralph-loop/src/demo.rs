@@ -12,10 +12,11 @@ use crate::agent::{Agent, CommandWay, Way};
 use crate::arguments::DisplayArguments;
 use crate::exit::{Exit, Failure};
 use crate::launch::Launch;
+use crate::output;
 use crate::run::{Start, refuse_inside_an_agent};
 use crate::settings::Settings;
+use crate::shown::{self, BOLD};
 use crate::state::State;
-use crate::{output, shown};
 
 const OBJECTIVE: &str = "Make ./check.sh pass. It must keep checking what it checks now.";
 
@@ -37,7 +38,11 @@ pub(crate) fn demo(display: DisplayArguments) -> Result<Exit, Failure> {
         let intro = "This is the real loop in a scratch workspace with a failing check: real processes, a real journal. Only \
                      the agent is no model: it follows a script.";
         output::print(&format!("{}\n\n", shown::wrapped(intro, "", "")))?;
-        output::print(&format!("{}\n", shown::wrapped(OBJECTIVE, "objective  ", "           ")))?;
+        let objective = shown::wrapped(OBJECTIVE, "objective  ", "           ");
+        output::print(&format!(
+            "{}\n",
+            objective.replacen("objective", &format!("{BOLD}objective{BOLD:#}"), 1)
+        ))?;
     }
     let agent = Agent {
         name: "demo".to_owned(),

@@ -78,7 +78,7 @@ fn findings(workspace: &Path) -> Vec<Finding> {
             Verdict::Good,
             format!("ralph-loop {}, typed as `{}`", env!("CARGO_PKG_VERSION"), typed::command("").trim()),
         ),
-        Finding::new("workspace", Verdict::Good, workspace.display().to_string()),
+        Finding::new("workspace", Verdict::Good, shown::path(workspace)),
         git(workspace),
         state(),
     ];
@@ -87,7 +87,7 @@ fn findings(workspace: &Path) -> Vec<Finding> {
         Err(failure) => findings.push(Finding::new("settings", Verdict::Bad, format!("{:#}", failure.error))),
         Ok(settings) => {
             let files = settings.files.iter().filter(|(_, is_there)| *is_there);
-            let files: Vec<_> = files.map(|(path, _)| path.display().to_string()).collect();
+            let files: Vec<_> = files.map(|(path, _)| shown::path(path)).collect();
             let detail =
                 if files.is_empty() { "no file; the defaults count".to_owned() } else { files.join(", ") };
             findings.push(Finding::new("settings", Verdict::Good, detail));
@@ -156,7 +156,7 @@ fn found(agent: &Agent, missing: Verdict) -> Finding {
             Err(error) => Finding::new(what(agent), missing, format!("{error:#}")),
             Ok(detected) => {
                 let (verdict, version) = version(known, &detected, missing);
-                let program = detected.program.as_deref().unwrap_or(&program).display().to_string();
+                let program = shown::path(detected.program.as_deref().unwrap_or(&program));
                 let detail = format!(
                     "{version}, {program}; {}; would get {passed} and its vendor's credentials; it may {may}",
                     detected.login
@@ -227,7 +227,7 @@ fn state() -> Finding {
                 runs.iter().filter(|listed| listed.history.as_ref().is_ok_and(is_interrupted)).count();
             let unreadable = runs.iter().filter(|listed| listed.history.is_err()).count();
             let count = if runs.len() == 1 { "1 run".to_owned() } else { format!("{} runs", runs.len()) };
-            let mut detail = format!("{}, {count}", state.root().display());
+            let mut detail = format!("{}, {count}", shown::path(state.root()));
             if interrupted > 0 {
                 detail.push_str(&format!(", {interrupted} of them interrupted"));
             }

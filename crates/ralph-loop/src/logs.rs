@@ -10,7 +10,7 @@ use harness_process::Utf8Decoder;
 use crate::arguments::LogsArguments;
 use crate::exit::{Exit, Failure};
 use crate::output;
-use crate::shown::{BOLD, DIM};
+use crate::shown::{self, BOLD, DIM};
 use crate::state::State;
 
 /// How often a run that is followed is looked at.
@@ -33,7 +33,7 @@ pub(crate) fn logs(arguments: &LogsArguments) -> Result<Exit, Failure> {
         let wanted = |(round, _): &(u64, u32)| arguments.round.is_none_or(|wanted| wanted == *round);
         let attempts: Vec<_> = attempts.filter(wanted).collect();
         if let (true, false, Some(round)) = (attempts.is_empty(), goes_on, arguments.round) {
-            let rounds = crate::shown::rounds(history.agents_started());
+            let rounds = shown::rounds(history.agents_started());
             return Err(Failure::refuse(format!("there is no round {round}: run {run} has {rounds}")));
         }
         for (index, (round, attempt)) in attempts.iter().enumerate().skip(done) {
@@ -42,7 +42,7 @@ pub(crate) fn logs(arguments: &LogsArguments) -> Result<Exit, Failure> {
                 None => {
                     let path = folder.join(format!("{round}-{attempt}/transcript.log"));
                     let heading = format!("round {round}, attempt {attempt}");
-                    output::print(&format!("{BOLD}{heading}{BOLD:#}  {DIM}{}{DIM:#}\n", path.display()))?;
+                    output::print(&format!("{BOLD}{heading}{BOLD:#}  {DIM}{}{DIM:#}\n", shown::path(&path)))?;
                     open.insert(Transcript::new(path))
                 }
             };

@@ -40,7 +40,6 @@ use tracing_subscriber::filter::LevelFilter;
 
 use crate::arguments::{Cli, Command};
 use crate::exit::{Exit, Failure};
-use crate::shown::BAD;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -54,8 +53,7 @@ fn main() -> ExitCode {
         // Whoever closed our output has seen enough.
         Err(failure) if failure.is_lost_reader() => Exit::Complete.into(),
         Err(Failure { exit, error }) => {
-            let told = format!("{error:#}");
-            shown::warn(&format!("{BAD}ralph-loop:{BAD:#} {}", harness_process::sanitize(&told)));
+            shown::fail(&format!("{error:#}"));
             exit.into()
         }
     }

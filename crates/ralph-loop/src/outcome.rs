@@ -24,6 +24,10 @@ pub(crate) fn tell(
 ) -> io::Result<()> {
     if display.json {
         let mut line = json!({ "event": "outcome", "run": run, "exitStatus": exit.code() });
+        if let Ok(history) = RunHistory::read(&**state.journals(), run) {
+            line["tookMs"] = json!(history.updated_ms.saturating_sub(history.started_ms));
+            line["usage"] = json!(history.usage());
+        }
         match outcome {
             Ok(envelope) => line["result"] = envelope.to_value(),
             Err(error) => line["error"] = json!(RunError::from(error)),
@@ -102,7 +106,7 @@ fn page(
             shown::duration(wall),
             exit.code()
         )?;
-        writeln!(page, "{DIM}transcripts: {}{DIM:#}", state.calls().join(run.as_str()).display())?;
+        writeln!(page, "{DIM}files: {}{DIM:#}", shown::path(&state.calls().join(run.as_str())))?;
     }
     writeln!(page, "next: {BOLD}{}{BOLD:#}", next(run, outcome))?;
     Ok(page)
@@ -114,6 +118,7 @@ fn next(run: &RunId, outcome: &Result<Envelope, RalphError>) -> String {
     typed::command(&match outcome {
         Ok(envelope) if envelope.result().status() == RalphStatus::Complete => format!("show {short}"),
         Ok(_) => format!("continue {short}"),
+        Err(RalphError::InvalidReport { .. }) => format!("show {short}"),
         Err(error) if error.last_report().is_some() => format!("continue {short}"),
         Err(error) if error.run().is_some_and(|run| run.agents_started() > 0) => format!("logs {short}"),
         Err(error) if error.run().is_some() => format!("show {short}"),

@@ -3,8 +3,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anstyle::Style;
-use harness_subagent::Usage;
-use harness_workflow::{NoValue, RunId, WorkflowEvent, WorkflowEventKind, WorkflowObserver};
+use harness_subagent::{StopReason, Usage};
+use harness_workflow::{NoValue, RunId, RunStopReason, WorkflowEvent, WorkflowEventKind, WorkflowObserver};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ralph_report::Status;
 
@@ -27,6 +27,8 @@ pub(crate) struct Progress {
 struct Rounds {
     current: Option<Round>,
     usage: Usage,
+    /// Whether there has been one.
+    begun: bool,
 }
 
 #[derive(Debug)]
@@ -35,6 +37,17 @@ struct Round {
     started: Instant,
     /// How long the agent took, once it has ended.
     took: Option<Duration>,
+    /// What it has used so far, where it tells.
+    usage: Usage,
+    /// Whether the agent ended well, which says nothing of its report.
+    completed: bool,
+}
+
+impl Rounds {
+    /// What all agents have used, the present one among them.
+    fn used(&self) -> Usage {
+        self.current.as_ref().map_or(self.usage, |round| self.usage.plus(round.usage))
+    }
 }
 
 impl Progress {
@@ -59,7 +72,7 @@ impl Progress {
             self.line(&text.replacen(name, &format!("{BOLD}{name}{BOLD:#}"), 1));
         };
         fact("run", run.as_str());
-        fact("workspace", &launch.workspace.display().to_string());
+        fact("workspace", &shown::path(&launch.workspace));
         fact("agent", &launch.agent.told());
         fact("it may", &launch.agent.permissions_in_words());
         fact(
@@ -71,7 +84,6 @@ impl Progress {
                 shown::exact(launch.idle_limit()),
             ),
         );
-        self.line("");
     }
 
     /// Tells something on a line of its own.
@@ -108,21 +120,28 @@ impl Progress {
         let mut rounds = self.rounds();
         match kind {
             WorkflowEventKind::AgentStarted { call } => {
-                rounds.current = Some(Round { number: call.call, started: Instant::now(), took: None });
+                if !std::mem::replace(&mut rounds.begun, true) {
+                    self.line("");
+                }
+                rounds.current = Some(Round {
+                    number: call.call,
+                    started: Instant::now(),
+                    took: None,
+                    usage: Usage::default(),
+                    completed: false,
+                });
                 match &self.live {
                     Some(live) => {
                         if live.is_hidden() {
                             live.set_draw_target(ProgressDrawTarget::stderr());
                         }
-                        let used =
-                            shown::usage(rounds.usage).map_or_else(String::new, |used| format!("  {used}"));
-                        live.set_prefix(format!("round {} of {}{used}", call.call, self.max_rounds));
+                        live.set_prefix(self.prefix(&rounds));
                         live.set_message("");
                         live.reset_elapsed();
                         live.enable_steady_tick(Duration::from_millis(120));
                     }
                     None if call.attempt > 1 => self.line(&format!(
-                        "round {} of {} is started again, for the {}. time",
+                        "round {} of {} is started again, attempt {}",
                         call.call, self.max_rounds, call.attempt
                     )),
                     None => self.line(&format!("round {} of {} started", call.call, self.max_rounds)),
@@ -130,6 +149,10 @@ impl Progress {
             }
             WorkflowEventKind::AgentActivity { activity, .. } => {
                 if let Some(live) = &self.live {
+                    if let (Some(usage), Some(round)) = (activity.usage, &mut rounds.current) {
+                        round.usage = usage;
+                        live.set_prefix(self.prefix(&rounds));
+                    }
                     live.set_message(shown::one_line(&activity.text, 200));
                 }
             }
@@ -142,6 +165,8 @@ impl Progress {
                 }
                 if let Some(round) = &mut rounds.current {
                     round.took = Some(round.started.elapsed());
+                    round.usage = Usage::default();
+                    round.completed = end.stop_reason.as_ref().is_some_and(StopReason::is_completed);
                 }
             }
             WorkflowEventKind::Checkpoint { value } => {
@@ -151,16 +176,28 @@ impl Progress {
                     self.settled(&round, &progress);
                 }
             }
-            WorkflowEventKind::Ended { .. } => {
+            WorkflowEventKind::Ended { stop_reason, .. } => {
                 let round = rounds.current.take();
                 drop(rounds);
                 if let Some(round) = round {
-                    self.settle(&round, BAD, "no report", "");
+                    let (status, text) = match stop_reason {
+                        RunStopReason::Cancelled => ("cancelled", ""),
+                        _ if round.completed => ("refused", "The report breaks the rules."),
+                        _ => ("no report", ""),
+                    };
+                    self.settle(&round, BAD, status, text);
                 }
                 self.finish();
             }
             _ => {}
         }
+    }
+
+    /// The beginning of the live line: the round, and what has been used so far.
+    fn prefix(&self, rounds: &Rounds) -> String {
+        let used = shown::usage(rounds.used()).map_or_else(String::new, |used| format!("  {used}"));
+        let number = rounds.current.as_ref().map_or(0, |round| round.number);
+        format!("round {number} of {}{used}", self.max_rounds)
     }
 
     /// Tells of a round that left a report, or said why it left none.

@@ -258,18 +258,25 @@ pub(crate) fn sweep() -> Result<(), Failure> {
             .map_err(Failure::environment)?;
         if !leftovers.survivors.is_empty() {
             return Err(Failure::environment(anyhow::anyhow!(
-                "processes {:?}, which a killed runner has left, cannot be ended; end them first",
-                leftovers.survivors
+                "{}, which a killed runner has left, cannot be ended; end that first",
+                processes(&leftovers.survivors)
             )));
         }
         if !leftovers.killed.is_empty() {
             shown::warn(&format!(
-                "{WARN}ended what a killed runner had left: {:?}{WARN:#}",
-                leftovers.killed
+                "{WARN}ended what a killed runner had left: {}{WARN:#}",
+                processes(&leftovers.killed)
             ));
         }
     }
     Ok(())
+}
+
+/// `process 1`, `processes 1, 2`.
+#[cfg(target_os = "linux")]
+fn processes(pids: &[u32]) -> String {
+    let list = pids.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+    if pids.len() == 1 { format!("process {list}") } else { format!("processes {list}") }
 }
 
 fn objective(arguments: &RunArguments) -> Result<String, Failure> {

@@ -1,5 +1,6 @@
 use std::cmp::Reverse;
 use std::fmt::Write;
+use std::path::Path;
 
 use harness_engine_local::{JournalError, ListedRun, RunHistory, RunState};
 use harness_workflow::{RunId, RunStopReason};
@@ -28,8 +29,7 @@ pub(crate) fn runs(display: DisplayArguments) -> Result<Exit, Failure> {
     } else if runs.is_empty() {
         output::print(&format!("There are no runs yet. `{}` makes one.\n", typed::command("demo")))?;
     } else {
-        let home = std::env::var("HOME").unwrap_or_default();
-        let rows = runs.iter().map(|listed| row(&listed.run, listed.history.as_ref(), &home));
+        let rows = runs.iter().map(|listed| row(&listed.run, listed.history.as_ref()));
         output::print(&table(rows.collect(), shown::terminal_width()))?;
     }
     Ok(Exit::Complete)
@@ -43,16 +43,10 @@ struct Row {
     cells: Result<[String; 6], String>,
 }
 
-fn row(run: &RunId, history: Result<&RunHistory, &JournalError>, home: &str) -> Row {
+fn row(run: &RunId, history: Result<&RunHistory, &JournalError>) -> Row {
     let id = run.as_str().chars().take(8).collect();
     let cells = history.map_err(|error| shown::one_line(&error.to_string(), 200)).map(|history| {
-        let workspace = &history.request.parent.workspace;
-        let workspace = match workspace.strip_prefix(home) {
-            Some(rest) if !home.is_empty() && (rest.is_empty() || rest.starts_with('/')) => {
-                format!("~{rest}")
-            }
-            _ => workspace.clone(),
-        };
+        let workspace = shown::path(Path::new(&history.request.parent.workspace));
         [
             shown::age(shown::since(history.started_ms)),
             state_name(history).to_owned(),

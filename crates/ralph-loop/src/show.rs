@@ -1,4 +1,5 @@
 use std::fmt::Write;
+use std::path::Path;
 use std::time::Duration;
 
 use harness_engine_local::{Answer, AttemptHistory, CallHistory, RunHistory, RunState};
@@ -75,14 +76,20 @@ fn page(
     }
     let lasted = Duration::from_millis(history.updated_ms.saturating_sub(history.started_ms));
     let age = shown::age(shown::since(history.started_ms));
-    fact("started", &format!("{age} ago, and lasted {}", shown::duration(lasted)))?;
+    let lasted = shown::duration(lasted);
+    let started = match &history.state {
+        RunState::Finished(_) => format!("{age} ago, and lasted {lasted}"),
+        RunState::Running => format!("{age} ago"),
+        _ => format!("{age} ago, and was heard of for {lasted}"),
+    };
+    fact("started", &started)?;
     if history.resumptions > 0 {
         fact("taken up", &format!("{} after an interruption", times(history.resumptions)))?;
     }
     if let Some(used) = shown::usage(history.usage()) {
         fact("used", &used)?;
     }
-    fact("workspace", &history.request.parent.workspace)?;
+    fact("workspace", &shown::path(Path::new(&history.request.parent.workspace)))?;
     if let Some(launch) = launch {
         fact("agent", &launch.agent.told())?;
         fact("it may", &launch.agent.permissions_in_words())?;
@@ -103,7 +110,8 @@ fn page(
 
     for (number, call) in &history.calls {
         page.push('\n');
-        round(&mut page, *number, call, pid)?;
+        let is_over = matches!(history.state, RunState::Finished(_));
+        round(&mut page, *number, call, is_over, pid)?;
     }
     if let RunState::Finished(result) = &history.state
         && let Some(error) = result.error()
@@ -138,6 +146,7 @@ fn round(
     page: &mut String,
     number: u64,
     call: &CallHistory,
+    is_over: bool,
     pid: &impl Fn(u64, u32) -> Option<u32>,
 ) -> std::fmt::Result {
     let report = value(call).and_then(|value| RoundReport::from_value(value, &Limits::default()).ok());
@@ -145,6 +154,7 @@ fn round(
         (Some(report), _) => report.status().as_str(),
         (None, Some(Answer::Value(_))) => "an invalid report",
         (None, Some(_)) => "no report",
+        (None, None) if is_over => "cut short",
         (None, None) => "not ended",
     };
     writeln!(page, "{BOLD}round {number}{BOLD:#}  {status}")?;
@@ -153,21 +163,28 @@ fn round(
     } else if let Some(value) = value(call) {
         writeln!(page, "{}", shown::wrapped(&beginning(&format!("{value:#}")), "  ", "  "))?;
     }
+    let last = call.attempts.last().map(|attempt| attempt.attempt);
     for attempt in &call.attempts {
-        let text = shown::wrapped(&attempt_line(attempt, pid(number, attempt.attempt)), "  ", "    ");
+        let missing_end = match is_over {
+            _ if last != Some(attempt.attempt) => "lost with its runner",
+            true => "ended with the run",
+            false => "no end is recorded",
+        };
+        let line = attempt_line(attempt, missing_end, pid(number, attempt.attempt));
+        let text = shown::wrapped(&line, "  ", "    ");
         writeln!(page, "{DIM}{text}{DIM:#}")?;
     }
     Ok(())
 }
 
 /// How one attempt went: `attempt 1: completed in 3.2s, 12.3k tokens, process 4711`.
-fn attempt_line(attempt: &AttemptHistory, pid: Option<u32>) -> String {
+fn attempt_line(attempt: &AttemptHistory, missing_end: &str, pid: Option<u32>) -> String {
     let mut line = format!("attempt {}: ", attempt.attempt);
     let reason = attempt.end.as_ref().and_then(|end| end.stop_reason.as_ref());
     line.push_str(match (reason, attempt.ended_ms) {
         (Some(reason), _) => reason.as_str(),
         (None, Some(_)) => "ended",
-        (None, None) => "no end is recorded",
+        (None, None) => missing_end,
     });
     if let Some(ended) = attempt.ended_ms {
         let took = Duration::from_millis(ended.saturating_sub(attempt.started_ms));

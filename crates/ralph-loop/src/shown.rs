@@ -1,6 +1,7 @@
 //! How texts of others are shown.
 
-use std::io::Write;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anstyle::{AnsiColor, Style};
@@ -18,6 +19,16 @@ pub(crate) fn warn(line: &str) {
     let _ = writeln!(anstream::stderr().lock(), "{line}");
 }
 
+/// Tells on standard error what ends the program. On a terminal it is wrapped; a log gets it in one piece.
+pub(crate) fn fail(text: &str) {
+    let text = format!("ralph-loop: {text}");
+    let text = match io::stderr().is_terminal() {
+        true => wrapped(&text, "", ""),
+        false => harness_process::sanitize(&text).into_owned(),
+    };
+    warn(&text.replacen("ralph-loop:", &format!("{BAD}ralph-loop:{BAD:#}"), 1));
+}
+
 /// Wraps `text` to the terminal: the first line behind `first`, all others behind `rest`. Control characters are shown
 /// harmlessly.
 pub(crate) fn wrapped(text: &str, first: &str, rest: &str) -> String {
@@ -31,8 +42,12 @@ fn wrapped_to(width: usize, text: &str, first: &str, rest: &str) -> String {
     for line in text.lines() {
         let clean = harness_process::sanitize(line).replace('\t', "    ");
         let start = if lines.is_empty() { first } else { rest };
-        let options =
-            textwrap::Options::new(width).initial_indent(start).subsequent_indent(rest).break_words(false);
+        let options = textwrap::Options::new(width)
+            .initial_indent(start)
+            .subsequent_indent(rest)
+            .break_words(false)
+            // A path or an option that is torn at its hyphen cannot be copied.
+            .word_splitter(textwrap::WordSplitter::NoHyphenation);
         lines.extend(textwrap::wrap(&clean, options).into_iter().map(|line| line.trim_end().to_owned()));
     }
     if lines.is_empty() { first.trim_end().to_owned() } else { lines.join("\n") }
@@ -77,6 +92,25 @@ pub(crate) fn cut_front(line: &str, width: usize) -> String {
         start = index;
     }
     format!("…{}", &line[start..])
+}
+
+/// A path for people: what lies in their home begins with `~`.
+pub(crate) fn path(path: &Path) -> String {
+    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+    below_home(path, home.as_deref())
+}
+
+fn below_home(path: &Path, home: Option<&Path>) -> String {
+    let text = path.to_string_lossy();
+    let clean = |text: &str| harness_process::sanitize(text).into_owned();
+    // A home of `/` says nothing about a path.
+    match home.filter(|home| home.parent().is_some()).and_then(|home| path.strip_prefix(home).ok()) {
+        // What would read as another path stays as it is.
+        _ if text.starts_with('~') => clean(&text),
+        Some(rest) if rest.as_os_str().is_empty() => "~".to_owned(),
+        Some(rest) => format!("~/{}", clean(&rest.to_string_lossy())),
+        None => clean(&text),
+    }
 }
 
 /// Adds blanks to fill `width` columns.
@@ -171,6 +205,20 @@ mod tests {
         assert_eq!(cut_front("/srv/漢字/work", 9), "…字/work");
         assert_eq!(padded("漢字", 6), "漢字  ");
         assert!(!one_line("a\u{1b}[31mb", 40).contains('\u{1b}'));
+    }
+
+    #[test]
+    fn paths_in_the_home_begin_with_a_tilde() {
+        let check = |path: &str, home: &str, expected: &str| {
+            assert_eq!(below_home(Path::new(path), Some(Path::new(home))), expected);
+        };
+        check("/home/ada/work", "/home/ada", "~/work");
+        check("/home/ada", "/home/ada/", "~");
+        check("/home/adam", "/home/ada", "/home/adam");
+        check("/srv/a\u{1b}b", "/home/ada", "/srv/a␛b");
+        check("/srv", "/", "/srv");
+        check("~/work", "/home/ada", "~/work");
+        assert_eq!(below_home(Path::new("/srv"), None), "/srv");
     }
 
     #[test]

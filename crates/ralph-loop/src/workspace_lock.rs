@@ -8,7 +8,7 @@ use harness_workflow::RunId;
 use sha2::{Digest, Sha256};
 
 use crate::state::State;
-use crate::typed;
+use crate::{shown, typed};
 
 /// Holds a workspace for one loop.
 ///
@@ -57,7 +57,7 @@ impl WorkspaceLock {
                 bail!(
                     "run {holder} works in {}; wait for its end, cancel it with `{}`, or pass \
                      --allow-shared-workspace if both may work there at once",
-                    workspace.display(),
+                    shown::path(workspace),
                     typed::command(&format!("cancel {short}"))
                 )
             }

@@ -32,8 +32,8 @@ fn numbers_out_of_range_name_the_range() {
     check(&["run", "x", "--idle-limit", "soon", "--", "true"], "such as 90s");
     check(&["run", "x", "--until", "25:00", "--", "true"], "a time of day such as 07:00");
     check(&["run", "x", "--until=-1h", "--", "true"], "a time of day such as 07:00");
-    check(&["logs", "x", "--round", "0"], "0 is not in 1..");
-    check(&["validate", "--max-chars", "0"], "0 is not in 1..");
+    check(&["logs", "x", "--round", "0"], "give a whole number from 1");
+    check(&["validate", "--max-chars", "0"], "give a whole number from 1");
 }
 
 #[test]

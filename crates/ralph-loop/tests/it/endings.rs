@@ -91,7 +91,8 @@ fn a_program_that_is_missing_ends_with_16_before_there_is_a_run() {
 #[test]
 fn a_state_directory_that_cannot_be_made_ends_with_16() {
     let stage = Stage::new();
-    fs::write(stage.path("state"), "a file").unwrap();
+    fs::create_dir(stage.path(".local")).unwrap();
+    fs::write(stage.path(".local/state"), "a file").unwrap();
     stage.say(&["runs"]).with_status(16).with_err("cannot make the state directory");
     let homeless = stage.command(&["runs"]).env_remove("HOME").env_remove("XDG_STATE_HOME").output().unwrap();
     Said::of(homeless).with_status(16).with_err("set one of them");

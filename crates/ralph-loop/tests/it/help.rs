@@ -1,5 +1,8 @@
 //! What every command says of itself. `RALPH_LOOP_UPDATE=1 cargo test` writes the file anew.
 
+use std::path::Path;
+
+use crate::stable;
 use crate::stage::Stage;
 
 const COMMANDS: &[&str] = &[
@@ -28,12 +31,8 @@ fn the_help_is_as_it_was_read_last() {
             stage.say(&[command, "--help"]).with_status(0).out
         ));
     }
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/help.txt");
-    if std::env::var_os("RALPH_LOOP_UPDATE").is_some() {
-        std::fs::write(path, &all).unwrap();
-    }
-    let before = std::fs::read_to_string(path).unwrap_or_default();
-    assert!(all == before, "the help differs from {path}; see it, and write the file anew");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/snapshots/help.txt");
+    stable::check(Path::new(path), &all);
 }
 
 #[test]

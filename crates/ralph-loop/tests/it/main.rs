@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod capture;
+mod captures;
 mod demo;
 mod endings;
 mod help;
@@ -12,9 +13,13 @@ mod interruption;
 mod known_agents;
 mod objectives;
 mod output;
+mod pty;
 mod reports;
 mod settings;
 mod sharing;
 mod signals;
+mod snapshots;
+mod stable;
 mod stage;
 mod terminal;
+mod typed_interrupts;

@@ -5,7 +5,7 @@ use std::fs;
 use crate::stage::{COMPLETE, Said, Stage, hand_in, json};
 
 fn users_file(stage: &Stage, text: &str) {
-    let folder = stage.path("config/ralph-loop");
+    let folder = stage.path(".config/ralph-loop");
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("config.toml"), text).unwrap();
 }
@@ -45,7 +45,7 @@ fn the_stronger_source_wins_and_every_value_names_its_own() {
     };
     assert_eq!(setting("max-rounds"), (5.into(), "RALPH_LOOP_MAX_ROUNDS in the environment"));
     let (round_limit, origin) = setting("round-limit");
-    assert!(round_limit == "4m" && origin.ends_with("config/ralph-loop/config.toml"), "{origin}");
+    assert!(round_limit == "4m" && origin.ends_with(".config/ralph-loop/config.toml"), "{origin}");
     let (idle_limit, origin) = setting("idle-limit");
     assert!(idle_limit == "3s" && origin.ends_with("workspace/ralph-loop.toml"), "{origin}");
     stage.say(&["config"]).with_status(0).with_out("max-rounds   4");

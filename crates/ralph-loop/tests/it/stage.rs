@@ -8,6 +8,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use harness_provider_cli::AgentKind;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -30,8 +31,22 @@ pub(crate) struct Said {
 
 impl Stage {
     pub(crate) fn new() -> Self {
+        Self::at(tempfile::tempdir())
+    }
+
+    /// A stage whose path is as long on every machine, so that lines break at the same places.
+    pub(crate) fn of_fixed_length() -> Self {
+        let stage = Self::at(tempfile::Builder::new().prefix("ralph-loop-").tempdir_in("/tmp"));
+        // Our program is found by its name, as it is once it is installed.
+        fs::create_dir(stage.path("bin")).expect("there is room for a directory");
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_ralph-loop"), stage.path("bin/ralph-loop"))
+            .expect("there is room for a link");
+        stage
+    }
+
+    fn at(root: std::io::Result<TempDir>) -> Self {
         heed_signals();
-        let root = tempfile::tempdir().expect("there is room for a directory");
+        let root = root.expect("there is room for a directory");
         let workspace = root.path().canonicalize().expect("it was just made").join("workspace");
         fs::create_dir(&workspace).expect("there is room for a directory");
         Self { root, workspace }
@@ -42,20 +57,34 @@ impl Stage {
     }
 
     pub(crate) fn state(&self) -> PathBuf {
-        self.path("state/ralph-loop")
+        self.path(".local/state/ralph-loop")
     }
 
     /// Our program in the workspace, knowing nothing of the home of whoever runs the tests.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ralph-loop"));
+        let mut command = self.command_of(env!("CARGO_BIN_EXE_ralph-loop"));
+        command.args(arguments);
         command
-            .args(arguments)
+    }
+
+    /// Another program, there and likewise.
+    pub(crate) fn command_of(&self, program: &str) -> Command {
+        let theirs = std::env::var_os("PATH").unwrap_or_default();
+        // What agents are installed here must not matter.
+        let is_agent = |folder: &PathBuf, kind: &AgentKind| folder.join(kind.features().program).exists();
+        let plain = std::env::split_paths(&theirs).filter(|folder| {
+            folder.join("sh").exists() || !AgentKind::ALL.iter().any(|kind| is_agent(folder, kind))
+        });
+        let path = std::env::join_paths(std::iter::once(self.path("bin")).chain(plain));
+        let path = path.expect("the folders came from such a list");
+        let mut command = Command::new(program);
+        command
             .current_dir(&self.workspace)
             .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("PATH", path)
             .env("HOME", self.root.path())
-            .env("XDG_STATE_HOME", self.path("state"))
-            .env("XDG_CONFIG_HOME", self.path("config"))
+            .env("XDG_STATE_HOME", self.path(".local/state"))
+            .env("XDG_CONFIG_HOME", self.path(".config"))
             .stdin(Stdio::null());
         command
     }
@@ -179,8 +208,7 @@ impl Running {
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
-        let pid = i32::try_from(self.child().id()).ok().and_then(Pid::from_raw).expect("a pid");
-        kill_process(pid, signal).expect("our child can be signalled");
+        signal_child(self.child(), signal);
     }
 
     /// Waits for its end. What does not end is killed, so that its test fails and not the whole suite.
@@ -198,6 +226,11 @@ impl Running {
         drop(ended);
         Said::of(output)
     }
+}
+
+pub(crate) fn signal_child(child: &Child, signal: Signal) {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a pid");
+    kill_process(pid, signal).expect("our child can be signalled");
 }
 
 impl Drop for Running {

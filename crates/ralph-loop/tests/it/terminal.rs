@@ -1,38 +1,11 @@
 //! What stands on a terminal while a run goes on.
 
-use std::fs::File;
-use std::io::Read;
-use std::process::Stdio;
-use std::thread;
-
-use rustix::fs::{Mode, OFlags};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-
+use crate::pty::Terminal;
 use crate::stage::{Stage, three_rounds};
 
 /// Runs our program with a terminal on all its streams, and returns what it wrote there.
 fn on_a_terminal(stage: &Stage, arguments: &[&str], variables: &[(&str, &str)]) -> String {
-    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
-    grantpt(&ours).unwrap();
-    unlockpt(&ours).unwrap();
-    let name = ptsname(&ours, Vec::new()).unwrap();
-    let theirs =
-        rustix::fs::open(name.as_c_str(), OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())
-            .unwrap();
-    let mut command = stage.command(arguments);
-    command.env("TERM", "xterm-256color").envs(variables.iter().copied());
-    command.stdin(Stdio::from(theirs.try_clone().unwrap())).stdout(Stdio::from(theirs.try_clone().unwrap()));
-    command.stderr(Stdio::from(theirs));
-    let mut child = command.spawn().unwrap();
-    drop(command);
-    let reader = thread::spawn(move || {
-        let mut seen = Vec::new();
-        // The end of a terminal is an error.
-        let _ = File::from(ours).read_to_end(&mut seen);
-        String::from_utf8_lossy(&seen).into_owned()
-    });
-    assert!(child.wait().unwrap().success());
-    reader.join().unwrap()
+    Terminal::start(stage, arguments, variables).end().with_status(0).out
 }
 
 fn stage() -> (Stage, String) {
