@@ -131,8 +131,9 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    pub(crate) fn failed(reason: StopReason, message: impl Into<String>) -> Self {
-        Self::Failed(reason, Diagnostic::new(message))
+    /// A failure of which the agent says `message`.
+    pub(crate) fn failed(reason: StopReason, message: &str) -> Self {
+        Self::Failed(reason, Diagnostic::new(or_nothing(message)))
     }
 
     /// Judges an answer of the vendor's by its HTTP status.
@@ -143,10 +144,14 @@ impl Outcome {
             503 | 529 => StopReason::OVERLOADED,
             _ => StopReason::API_ERROR,
         };
-        let mut diagnostic = Diagnostic::new(message).with_detail("status", status.to_string());
+        let mut diagnostic = Diagnostic::new(or_nothing(message)).with_detail("status", status.to_string());
         if let Some(reset_at) = reset_at {
             diagnostic = diagnostic.with_detail("reset-at", reset_at);
         }
         Self::Failed(reason, diagnostic)
     }
+}
+
+fn or_nothing(message: &str) -> &str {
+    if message.is_empty() { "the agent says that it failed, and not why" } else { message }
 }

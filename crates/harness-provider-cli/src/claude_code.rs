@@ -263,6 +263,8 @@ struct ClaudeConversation {
     offered: Option<Value>,
     /// The kind of the last error that an answer stands for.
     error: Option<String>,
+    /// With which status the vendor answered the last try, while there was no answer since.
+    retried: Option<u64>,
     /// When the vendor's limit ends.
     reset_at: Option<String>,
     /// What the turns before this one used, for a result that tells of its own turn only.
@@ -306,9 +308,9 @@ impl Conversation for ClaudeConversation {
 impl ClaudeConversation {
     fn hear_system(&mut self, event: &Value, told: &mut Told) {
         if event["subtype"] == "api_retry" {
-            let status = &event["error_status"];
+            self.retried = event["error_status"].as_u64();
             let status =
-                status.as_u64().map_or_else(|| "no answer".to_owned(), |status| format!("HTTP {status}"));
+                self.retried.map_or_else(|| "no answer".to_owned(), |status| format!("HTTP {status}"));
             let attempt = event["attempt"].as_u64().unwrap_or_default();
             told.activity = Some(format!("tries again after {status}, for the {attempt}. time"));
         }
@@ -316,8 +318,9 @@ impl ClaudeConversation {
 
     fn hear_answer(&mut self, event: &Value, told: &mut Told) {
         let message = &event["message"];
-        if let Some(error) = event["error"].as_str() {
-            self.error = Some(error.to_owned());
+        match event["error"].as_str() {
+            Some(error) => self.error = Some(error.to_owned()),
+            None => self.retried = None,
         }
         if let Some(id) = message["id"].as_str() {
             self.answers.count(id, tokens(&message["usage"]));
@@ -348,6 +351,7 @@ impl ClaudeConversation {
     fn hear_result(&mut self, event: &Value, told: &mut Told) {
         let offered = self.offered.take();
         let error = self.error.take();
+        let retried = self.retried.take();
         let subtype = event["subtype"].as_str().unwrap_or_default();
         let failed = event["is_error"].as_bool().unwrap_or(subtype != "success");
         self.hear_usage(event, told);
@@ -371,9 +375,11 @@ impl ClaudeConversation {
         let message =
             event["result"].as_str().map_or_else(|| errors.collect::<Vec<_>>().join("; "), ToOwned::to_owned);
         let message = sanitize(message.trim()).into_owned();
-        told.turn = Some(match event["api_error_status"].as_u64() {
+        // After several overloads in a row there is no status in the result, only in what was said of each try.
+        let retried = retried.filter(|_| error.as_deref().is_some_and(|error| error != "max_output_tokens"));
+        told.turn = Some(match event["api_error_status"].as_u64().or(retried) {
             Some(status) => Outcome::of_status(status, &message, self.reset_at.as_deref()),
-            None => Outcome::failed(self.reason(event, subtype, error.as_deref()), message),
+            None => Outcome::failed(self.reason(event, subtype, error.as_deref()), &message),
         });
     }
 

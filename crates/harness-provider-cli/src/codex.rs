@@ -303,5 +303,5 @@ fn failure(message: &str) -> Outcome {
         _ if message.starts_with("Selected model is at capacity.") => StopReason::OVERLOADED,
         _ => StopReason::API_ERROR,
     };
-    Outcome::failed(reason, said)
+    Outcome::failed(reason, &said)
 }

@@ -26,6 +26,11 @@ impl Bench {
         Self { directory, token }
     }
 
+    /// Where everything of this bench is.
+    pub(crate) fn place(&self) -> &Path {
+        self.directory.path()
+    }
+
     pub(crate) fn workspace(&self) -> PathBuf {
         self.directory.path().join("workspace")
     }

@@ -1,0 +1,6 @@
+//! The agents, each played by this binary started anew.
+
+mod conformance;
+mod ends;
+mod fake;
+mod what_an_agent_gets;
