@@ -11,13 +11,18 @@ use uuid::Uuid;
 /// It is `<root>/<run>/<call>-<attempt>`, or `<root>/single/<unique>` for a start that belongs to no call. An
 /// attempt that was made before is refused, so transcripts and values are never overwritten.
 #[derive(Debug)]
-pub(crate) struct CallFiles {
+pub struct CallFiles {
     directory: PathBuf,
     value: PathBuf,
 }
 
 impl CallFiles {
-    pub(crate) fn create(root: &Path, origin: Option<&Origin>) -> io::Result<Self> {
+    /// Makes the directory for an attempt at the call of `origin`, below `root`, which is made when it is missing.
+    ///
+    /// # Errors
+    ///
+    /// When the attempt was made before, when the run's id makes no file name, and what the file system says.
+    pub fn create(root: &Path, origin: Option<&Origin>) -> io::Result<Self> {
         let unique = Uuid::new_v4().simple().to_string();
         let (parent, name) = match origin {
             Some(origin) => {
@@ -32,28 +37,37 @@ impl CallFiles {
         Ok(Self { directory, value })
     }
 
-    pub(crate) fn directory(&self) -> &Path {
+    /// Returns the directory.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
         &self.directory
     }
 
     /// Where the child may write its value.
-    pub(crate) fn value(&self) -> &Path {
+    #[must_use]
+    pub fn value(&self) -> &Path {
         &self.value
     }
 
     /// Where a capture server may write a value that it refused.
-    pub(crate) fn refused(&self) -> PathBuf {
+    #[must_use]
+    pub fn refused(&self) -> PathBuf {
         let value = self.value.file_name().unwrap_or_default().to_string_lossy();
         self.directory.join(format!("refused-{}", value.trim_start_matches("value-")))
     }
 
     /// Where everything goes that the child says.
-    pub(crate) fn transcript(&self) -> PathBuf {
+    #[must_use]
+    pub fn transcript(&self) -> PathBuf {
         self.directory.join("transcript.log")
     }
 
-    /// Writes a file for the child to read.
-    pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> io::Result<PathBuf> {
+    /// Writes a file for the child to read, and returns its path.
+    ///
+    /// # Errors
+    ///
+    /// When there is one of that name, and what the file system says.
+    pub fn write(&self, name: &str, bytes: &[u8]) -> io::Result<PathBuf> {
         let path = self.directory.join(name);
         let mut file: File = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
         file.write_all(bytes)?;
@@ -61,7 +75,7 @@ impl CallFiles {
     }
 
     /// Removes the directory of a call whose child could not be started.
-    pub(crate) fn discard(self) {
+    pub fn discard(self) {
         if let Err(error) = std::fs::remove_dir_all(&self.directory) {
             tracing::warn!(directory = %self.directory.display(), %error, "the files of a refused call are left");
         }

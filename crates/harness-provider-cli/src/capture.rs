@@ -68,25 +68,41 @@ impl CaptureServer {
 /// A capture server as one call has it: every part is text, because that is all that an agent's configuration
 /// can hold.
 #[derive(Clone, Debug)]
-pub(crate) struct Capture {
-    pub(crate) server: String,
-    pub(crate) tool: String,
-    pub(crate) program: String,
-    pub(crate) arguments: Vec<String>,
-    pub(crate) environment: Vec<(&'static str, String)>,
-    pub(crate) files: CaptureFiles,
+#[non_exhaustive]
+pub struct Capture {
+    /// The server's name.
+    pub server: String,
+    /// The tool's name.
+    pub tool: String,
+    /// The program by which the server is started.
+    pub program: String,
+    /// The program's arguments.
+    pub arguments: Vec<String>,
+    /// The variables that the program must find in its environment.
+    pub environment: Vec<(&'static str, String)>,
+    /// Where the server leaves what it took.
+    pub files: CaptureFiles,
 }
 
 /// Where a capture server leaves what it took.
 #[derive(Clone, Debug)]
-pub(crate) struct CaptureFiles {
-    pub(crate) accepted: PathBuf,
-    pub(crate) refused: PathBuf,
+#[non_exhaustive]
+pub struct CaptureFiles {
+    /// The file of the accepted value, absent until there is one.
+    pub accepted: PathBuf,
+    /// The file of the last refused value, absent until there is one.
+    pub refused: PathBuf,
 }
 
 impl Capture {
-    /// Prepares `server` for one call: writes what it needs, and names what it is told.
-    pub(crate) fn prepare(
+    /// Prepares `server` for one call: writes what it needs, and names what it is told. `schema` is a file with the
+    /// schema of `contract`.
+    ///
+    /// # Errors
+    ///
+    /// When a part of the command is no text or the names are none that every agent takes, and what the file system
+    /// says.
+    pub fn prepare(
         server: &CaptureServer,
         contract: &OutputContract,
         schema: &Path,

@@ -222,17 +222,21 @@ impl CommandProvider {
     }
 }
 
-pub(crate) fn refusal(why: impl Into<String>) -> Error {
+/// Refuses a request that cannot be carried out here, and says why.
+pub fn refusal(why: impl Into<String>) -> Error {
     let why = io::Error::new(io::ErrorKind::InvalidInput, why.into());
     Error::new(ErrorKind::Provider, "cannot start the child").with_source(why)
 }
 
-pub(crate) fn unwritable(error: io::Error) -> Error {
+/// Refuses a request whose files cannot be written.
+#[must_use]
+pub fn unwritable(error: io::Error) -> Error {
     Error::new(ErrorKind::Provider, "cannot write the files of the call").with_source(error)
 }
 
 /// Names the call in the mark of its processes, as far as a mark can hold it.
-pub(crate) fn mark_label(origin: &harness_subagent::Origin) -> String {
+#[must_use]
+pub fn mark_label(origin: &harness_subagent::Origin) -> String {
     const LONGEST_RUN: usize = 200;
     let plain = |byte: u8| if byte.is_ascii_graphic() && byte != b',' { char::from(byte) } else { '_' };
     let run: String = origin.run.bytes().take(LONGEST_RUN).map(plain).collect();

@@ -38,7 +38,8 @@ fn with_paragraph(mut prompt: String, schema: &str, how: &str) -> String {
 }
 
 /// Appends one paragraph to `prompt` that says `how` to hand in a value.
-pub(crate) fn with_how(mut prompt: String, how: &str) -> String {
+#[must_use]
+pub fn with_how(mut prompt: String, how: &str) -> String {
     let paragraph = format!("\n\nWhen you are done, hand in your result {how}.\n");
     prompt.reserve_exact(paragraph.len());
     prompt.push_str(&paragraph);
@@ -46,7 +47,8 @@ pub(crate) fn with_how(mut prompt: String, how: &str) -> String {
 }
 
 /// What a child is told that has ended its turn without a value.
-pub(crate) fn missing(how: &str) -> String {
+#[must_use]
+pub fn missing(how: &str) -> String {
     format!("You have ended your turn without handing in your result. Hand it in now, {how}.")
 }
 

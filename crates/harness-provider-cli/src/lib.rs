@@ -90,6 +90,7 @@ mod document;
 mod ending;
 mod features;
 mod instructions;
+pub mod parts;
 mod permissions;
 mod private_home;
 mod run;

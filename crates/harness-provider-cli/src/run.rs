@@ -10,6 +10,7 @@ use harness_subagent::{
 use tokio::io::AsyncReadExt;
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
 
 use crate::document::DocumentScanner;
 use crate::ending;
@@ -19,9 +20,11 @@ use crate::value_file::{self, ValueFile};
 ///
 /// A task of its own sees the child to its end, so nobody needs to wait for it.
 #[derive(Debug)]
-pub(crate) struct CliRun {
+pub struct CliRun {
     id: AgentId,
     control: ChildControl,
+    /// Asks whoever follows the child to end it, where that is more than ending its process.
+    stop: Option<CancellationToken>,
     /// Taken away when the child has ended, which ends the streams of all readers.
     activity: Arc<Mutex<Option<ActivitySender>>>,
     end: watch::Receiver<Option<Arc<End>>>,
@@ -29,9 +32,17 @@ pub(crate) struct CliRun {
 
 /// How a child came to its end, and whether all of it is gone.
 #[derive(Debug)]
-pub(crate) struct End {
-    pub(crate) result: Result<SubagentResult>,
-    pub(crate) released: Result<()>,
+pub struct End {
+    result: Result<SubagentResult>,
+    released: Result<()>,
+}
+
+impl End {
+    /// Makes the end of a child that is over as `report` says, with the result that was made of it.
+    #[must_use]
+    pub fn new(result: Result<SubagentResult>, report: &CallReport) -> Self {
+        Self { result, released: released(report) }
+    }
 }
 
 /// What the provider knows about one child beside its process.
@@ -61,11 +72,7 @@ impl CliRun {
     }
 
     /// Has a task of its own follow the child that `control` speaks for.
-    pub(crate) fn follow<F>(
-        id: AgentId,
-        control: ChildControl,
-        follow: impl FnOnce(ActivitySender) -> F,
-    ) -> Self
+    pub fn follow<F>(id: AgentId, control: ChildControl, follow: impl FnOnce(ActivitySender) -> F) -> Self
     where
         F: Future<Output = End> + Send + 'static,
     {
@@ -80,7 +87,15 @@ impl CliRun {
             // Nobody may be left to hear of it.
             let _ = sender.send(Some(Arc::new(end)));
         });
-        Self { id, control, activity, end }
+        Self { id, control, stop: None, activity, end }
+    }
+
+    /// Has a disposal cancel `stop` in place of the child's process. Whoever follows the child must then end it, within
+    /// a bound of its own.
+    #[must_use]
+    pub fn stopped_by(mut self, stop: CancellationToken) -> Self {
+        self.stop = Some(stop);
+        self
     }
 
     async fn end(&self) -> Result<Arc<End>> {
@@ -101,7 +116,10 @@ impl SubagentRun for CliRun {
     }
 
     async fn dispose(&self) -> Result<()> {
-        self.control.cancel();
+        match &self.stop {
+            Some(stop) => stop.cancel(),
+            None => self.control.cancel(),
+        }
         let lost = |error| {
             Error::new(ErrorKind::Release, "whether all of the child is gone is unknown").with_source(error)
         };
@@ -143,7 +161,7 @@ impl Course {
         let expects_value = self.value_on_output || self.value.is_some();
         let output = if self.value_on_output { String::new() } else { said.into_text() };
         let result = ending::classify(&report, expects_value.then_some(value), output, &self.transcript);
-        End { result, released: released(&report) }
+        End::new(result, &report)
     }
 
     /// Listens to the child until it has nothing more to say.
@@ -183,7 +201,7 @@ impl Course {
 }
 
 /// Says whether all of the child is gone.
-pub(crate) fn released(report: &CallReport) -> Result<()> {
+fn released(report: &CallReport) -> Result<()> {
     if report.survivors.is_empty() {
         return Ok(());
     }

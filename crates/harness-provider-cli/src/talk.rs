@@ -17,7 +17,7 @@ use crate::agent::{Conversation, Outcome, Told};
 use crate::capture::CaptureFiles;
 use crate::instructions;
 use crate::private_home::PrivateHome;
-use crate::run::{End, LOOK, WatchedFile, released};
+use crate::run::{End, LOOK, WatchedFile};
 use crate::value_file::{self, ValueFile};
 
 /// One child of an agent, beside its process.
@@ -102,7 +102,7 @@ impl Talk {
         };
         let result = self.classify(&report, last.outcome, handed, told);
         drop(self.home);
-        End { result, released: released(&report) }
+        End::new(result, &report)
     }
 
     /// Listens to the child until it has nothing more to say.
