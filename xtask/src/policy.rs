@@ -36,7 +36,8 @@ pub(crate) const RUNTIME_FEATURES: &[&str] =
 
 /// Libraries that exactly one crate may know: the library (with everything named `LIBRARY_…` or
 /// `LIBRARY-…`), then the crate.
-pub(crate) const SOLE_USERS: &[(&str, &str)] = &[("clap", "ralph-loop"), ("rmcp", "ralph-mcp")];
+pub(crate) const SOLE_USERS: &[(&str, &str)] =
+    &[("agent-client-protocol", "harness-provider-acp"), ("clap", "ralph-loop"), ("rmcp", "ralph-mcp")];
 
 /// What may stand at the top, besides names that begin with a dot.
 pub(crate) const TOP_LEVEL: &[&str] = &[
