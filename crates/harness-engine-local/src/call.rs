@@ -14,7 +14,7 @@ use tracing::{Instrument, Span};
 
 use crate::chain;
 use crate::child::Child;
-use crate::journal::{Answer, CallFingerprint, Entry};
+use crate::journal::{Answer, Entry};
 use crate::recorder::{Past, Recorder};
 use crate::run::Run;
 
@@ -91,7 +91,7 @@ impl Run {
             Past::Due(attempt) => attempt,
         };
         let slot = self.slot().await?;
-        recorder.record_synced(attempt_begins(&call, attempt)).await?;
+        recorder.record_synced(attempt_begins(&call, attempt, recorder)).await?;
         self.carry_out(call, attempt, slot).await
     }
 
@@ -265,13 +265,13 @@ impl Run {
     }
 }
 
-fn attempt_begins(call: &NumberedCall, attempt: u32) -> Entry {
+fn attempt_begins(call: &NumberedCall, attempt: u32, recorder: &Recorder) -> Entry {
     Entry::AgentStarted {
         call: call.number,
         attempt,
         label: call.label.clone(),
         phase: call.phase.clone(),
-        fingerprint: CallFingerprint::of(call),
+        fingerprint: recorder.fingerprint(call),
     }
 }
 

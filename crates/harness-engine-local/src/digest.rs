@@ -11,6 +11,17 @@ pub(crate) fn digest(data: &impl Serialize) -> String {
     let value = serde_json::to_value(data).expect("requests and calls have text keys only");
     let mut hasher = Sha256::new();
     feed(&mut hasher, &value);
+    hex(hasher)
+}
+
+/// Returns the same digest of a text, without making a JSON value of it.
+pub(crate) fn digest_text(text: &str) -> String {
+    let mut hasher = Sha256::new();
+    feed_text(&mut hasher, text);
+    hex(hasher)
+}
+
+fn hex(hasher: Sha256) -> String {
     hasher.finalize().iter().fold(String::with_capacity(64), |mut text, byte| {
         write!(text, "{byte:02x}").expect("a text takes everything");
         text
@@ -70,5 +81,6 @@ mod tests {
         }
         assert_ne!(digest(&["ab", "c"]), digest(&["a", "bc"]));
         assert_eq!(digest(&Value::Null).len(), 64);
+        assert_eq!(digest(&"ab\n"), digest_text("ab\n"));
     }
 }

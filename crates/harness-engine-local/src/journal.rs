@@ -2,12 +2,12 @@ use std::fmt::{self, Debug};
 use std::io;
 use std::path::PathBuf;
 
-use harness_subagent::AgentId;
+use harness_subagent::{AgentId, ModelChoice, OutputContract, ToolRestriction};
 use harness_workflow::{AgentOutcome, CallEnd, NoValue, NumberedCall, RunError, RunId, RunResult, StartRun};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::digest::digest;
+use crate::digest::{digest, digest_text};
 
 /// Keeps the journals of runs.
 ///
@@ -63,6 +63,9 @@ pub trait Journal: Debug + Send {
     fn append(&mut self, entries: &[Entry]) -> Result<(), JournalError>;
 
     /// Makes everything that was added outlive the machine's power.
+    ///
+    /// It is called on a thread where it may block, and on one of the runtime's while it takes less than half a
+    /// millisecond.
     ///
     /// # Errors
     ///
@@ -232,10 +235,34 @@ pub struct CallFingerprint {
 }
 
 impl CallFingerprint {
-    pub(crate) fn of(call: &NumberedCall) -> Self {
-        let terms = (&call.output, &call.model, &call.tools);
-        let none = terms.0.is_none() && terms.1.is_none() && terms.2.is_none();
-        Self { prompt: digest(&call.prompt), terms: (!none).then(|| digest(&terms)) }
+    /// Makes the fingerprint of a call. `latest` is what the call before it asked for, and becomes this one's.
+    pub(crate) fn of(call: &NumberedCall, latest: &mut Terms) -> Self {
+        if !latest.are_of(call) {
+            *latest = Terms::of(call);
+        }
+        Self { prompt: digest_text(&call.prompt), terms: latest.digest.clone() }
+    }
+}
+
+/// What a call asks beside its prompt, with its digest.
+#[derive(Debug, Default)]
+pub(crate) struct Terms {
+    output: Option<OutputContract>,
+    model: Option<ModelChoice>,
+    tools: Option<ToolRestriction>,
+    digest: Option<String>,
+}
+
+impl Terms {
+    fn of(call: &NumberedCall) -> Self {
+        let NumberedCall { output, model, tools, .. } = call;
+        let none = output.is_none() && model.is_none() && tools.is_none();
+        let digest = (!none).then(|| digest(&(output, model, tools)));
+        Self { output: output.clone(), model: model.clone(), tools: tools.clone(), digest }
+    }
+
+    fn are_of(&self, call: &NumberedCall) -> bool {
+        self.output == call.output && self.model == call.model && self.tools == call.tools
     }
 }
 

@@ -122,7 +122,11 @@
 //!
 //! See [`JsonlStore`] for the files and [`Entry`] for what is recorded. The start of a child is synced to the disk
 //! before the child is started, and with it everything before; an end is written at once, so that it outlives the
-//! process, and synced with the next start. After a power cut the last call may therefore be tried once more.
+//! process, and synced with the next start. After a power cut the last call may therefore be tried once more. A sync
+//! takes a thread that may be blocked, unless the one before took less than half a millisecond: then it is done on the
+//! thread that polls the run, as the way to another thread and back is no shorter. A disk that stops answering between
+//! two syncs therefore holds that thread up, and a current-thread runtime with it. The end of a run always takes a
+//! thread that may be blocked, and is waited for no longer than ten seconds.
 //! Arguments and values are stored as they are: they must not be secrets.
 
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]

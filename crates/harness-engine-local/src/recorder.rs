@@ -2,13 +2,21 @@ use std::collections::BTreeMap;
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
 
 use harness_workflow::{AgentOutcome, ErrorCode, NumberedCall, RunError};
 use serde_json::json;
 use tokio::task::spawn_blocking;
 
 use crate::history::{CallHistory, RunHistory};
-use crate::journal::{CallFingerprint, Entry, Journal, JournalError};
+use crate::journal::{CallFingerprint, Entry, Journal, JournalError, Terms};
+
+/// A sync that can be expected to take less than this is done where the run is: handing it to another thread and
+/// hearing of it again costs as much, and in that time the run could do nothing either.
+///
+/// It is what a task may take between two waits without others noticing. Each sync is measured, so a disk that has once
+/// been slow gets a thread until it is quick again.
+const QUICK: Duration = Duration::from_micros(500);
 
 /// The journal of a run that is under way: what it told when the run was taken up, and what is added.
 #[derive(Debug)]
@@ -19,6 +27,8 @@ pub(crate) struct Recorder {
     /// How much of what the body says was said before.
     said_before: AtomicU64,
     mismatch: OnceLock<RunError>,
+    /// What the latest call asked beside its prompt. Most bodies ask the same of every child.
+    terms: Mutex<Terms>,
     max_attempts: u32,
 }
 
@@ -36,6 +46,8 @@ struct Writer {
 struct Open {
     journal: Option<Box<dyn Journal>>,
     is_synced: bool,
+    /// How long the latest sync took.
+    latest_sync: Option<Duration>,
     /// Whether the run's end has been written, after which nothing follows.
     is_finished: bool,
     /// Why nothing is written any more.
@@ -53,12 +65,19 @@ pub(crate) enum Past {
 impl Recorder {
     /// Goes on with `journal`, in which `history` stands.
     pub(crate) fn new(journal: Box<dyn Journal>, history: RunHistory, max_attempts: u32) -> Self {
-        let open = Open { journal: Some(journal), is_synced: true, is_finished: false, failure: None };
+        let open = Open {
+            journal: Some(journal),
+            is_synced: true,
+            latest_sync: None,
+            is_finished: false,
+            failure: None,
+        };
         Self {
             writer: Arc::new(Writer { queue: Mutex::default(), open: Mutex::new(open) }),
             said_before: AtomicU64::new(history.narrations),
             past: Mutex::new(history.calls),
             mismatch: OnceLock::new(),
+            terms: Mutex::default(),
             max_attempts,
         }
     }
@@ -70,7 +89,7 @@ impl Recorder {
         }
         let past = self.past.lock().unwrap_or_else(PoisonError::into_inner).remove(&call.number);
         let Some(past) = past else { return Ok(Past::Due(1)) };
-        if past.label != call.label || past.fingerprint != CallFingerprint::of(call) {
+        if past.label != call.label || past.fingerprint != self.fingerprint(call) {
             return Err(self.mismatched(format!(
                 "call {} of the body is not the one in the journal, {:?}",
                 call.number, past.label
@@ -88,6 +107,11 @@ impl Recorder {
             .with_details(json!({ "call": call.number, "attempts": tried })));
         }
         Ok(Past::Due(tried + 1))
+    }
+
+    /// Returns what tells the call from others.
+    pub(crate) fn fingerprint(&self, call: &NumberedCall) -> CallFingerprint {
+        CallFingerprint::of(call, &mut self.terms.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn mismatched(&self, message: String) -> RunError {
@@ -138,7 +162,20 @@ impl Recorder {
     }
 
     /// Adds an entry and syncs it with all before it.
+    ///
+    /// On a disk that is known to be quick this is done at once, on the thread of the caller.
     pub(crate) async fn record_synced(&self, entry: Entry) -> Result<(), RunError> {
+        self.writer.push(entry);
+        if let Ok(mut open) = self.writer.open.try_lock()
+            && open.latest_sync.is_some_and(|took| took < QUICK)
+        {
+            return self.writer.write_synced(&mut open);
+        }
+        self.on_blocking_thread(Writer::write_synced).await
+    }
+
+    /// The same, always on a thread that may be blocked, so that the caller can limit its wait.
+    pub(crate) async fn record_synced_elsewhere(&self, entry: Entry) -> Result<(), RunError> {
         self.writer.push(entry);
         self.on_blocking_thread(Writer::write_synced).await
     }
@@ -190,7 +227,9 @@ impl Writer {
     fn write_synced(&self, open: &mut Open) -> Result<(), RunError> {
         self.write(open)?;
         if !open.is_synced {
+            let begun = Instant::now();
             open.with_journal(|journal| journal.sync())?;
+            open.latest_sync = Some(begun.elapsed());
             open.is_synced = true;
         }
         // What was added meanwhile need not wait for the next call.

@@ -298,7 +298,7 @@ impl Run {
             Some(mismatch) => Err(mismatch),
             None => {
                 let entry = Entry::RunFinished { result: *result };
-                timeout(LIMIT, recorder.record_synced(entry)).await.unwrap_or_else(|_| {
+                timeout(LIMIT, recorder.record_synced_elsewhere(entry)).await.unwrap_or_else(|_| {
                     Err(RunError::new(
                         ErrorCode::JOURNAL,
                         "the end could not be recorded in time; resume the run",
