@@ -5,6 +5,9 @@
 //! - `subagent`: scripted providers and the suites that hold a provider or a registry to its contract;
 //! - `workflow`: a scripted engine and the suite that holds an engine to its contract.
 //!
+//! With the feature `model-server` it has a scripted stand-in for the HTTP APIs of language models, for tests that run
+//! real agents: the module `model_server`.
+//!
 //! [`conformance`] is what the suites are made of. With `proptest1` there are strategies for property tests.
 //!
 //! # A complete test
@@ -43,6 +46,8 @@
 //! ```
 
 pub mod conformance;
+#[cfg(feature = "model-server")]
+pub mod model_server;
 #[cfg(feature = "subagent")]
 pub mod subagent;
 #[cfg(feature = "subagent")]

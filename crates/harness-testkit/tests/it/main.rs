@@ -14,6 +14,8 @@ mod local_fixture;
 mod mock_fixture;
 #[cfg(feature = "subagent")]
 mod mock_provider;
+#[cfg(feature = "model-server")]
+mod model_server;
 #[cfg(feature = "subagent")]
 mod outside;
 #[cfg(feature = "subagent")]
