@@ -13,6 +13,7 @@ mod deny;
 mod doc;
 mod fmt;
 mod lint;
+mod npm;
 mod outcome;
 mod package;
 mod policy;

@@ -75,6 +75,8 @@ pub(crate) struct Program {
     pub(crate) about: &'static str,
     /// The arguments of the cargo command that builds and runs it; the caller's own follow.
     pub(crate) cargo: &'static [&'static str],
+    /// Folders with what npm is to install for it; it finds them by variables, see `npm.rs`.
+    pub(crate) npm: &'static [&'static str],
     /// Variables of its environment, unless the caller's own environment sets them.
     pub(crate) environment: &'static [(&'static str, &'static str)],
 }
@@ -100,6 +102,7 @@ const CRASH: Program = Program {
         "crash::a_killed_process_loses_nothing_that_had_ended",
         "--nocapture",
     ],
+    npm: &[],
     environment: &[("CRASH_POINTS", "300")],
 };
 
@@ -119,5 +122,6 @@ const HOSTILE: Program = Program {
         "hostile::soak",
         "--nocapture",
     ],
+    npm: &[],
     environment: &[],
 };

@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 
 use crate::{
     args::Args,
-    cargo,
+    cargo, npm,
     outcome::Outcome,
     policy::{self, Program},
     workspace::Workspace,
@@ -33,6 +33,10 @@ fn run(mut args: Args, workspace: &Workspace, programs: &[Program]) -> Result<Ou
             command.env(name, value);
         }
     }
+    match npm::install(&workspace.root, program.npm)? {
+        npm::Outcome::Installed(installed) => command.envs(installed.variables),
+        npm::Outcome::Impossible(why) => return Ok(Outcome::Skipped(why)),
+    };
     cargo::run(command.args(args.rest()))?;
     Ok(Outcome::Passed)
 }
@@ -60,8 +64,8 @@ mod tests {
     use super::*;
 
     const PROGRAMS: &[Program] = &[
-        Program { name: "crash", about: "kill it", cargo: &["run"], environment: &[] },
-        Program { name: "hostile", about: "bad children", cargo: &["run"], environment: &[] },
+        Program { name: "crash", about: "kill it", cargo: &["run"], npm: &[], environment: &[] },
+        Program { name: "hostile", about: "bad children", cargo: &["run"], npm: &[], environment: &[] },
     ];
 
     #[test]
