@@ -100,6 +100,12 @@ pub(crate) trait Conversation: Debug + Send {
     /// Takes in one event. What is unknown in it is passed over.
     fn hear(&mut self, event: &Value, told: &mut Told);
 
+    /// Returns what reads the records that an ended child has left in its private directory, where it leaves any. It
+    /// is given the child's session, and may block.
+    fn look_back(&self) -> Option<fn(&Path, Option<&str>) -> Records> {
+        None
+    }
+
     /// Returns what to write so that the child goes on and is told `text`, where it can be spoken to.
     fn say(&self, _text: &str) -> Option<Vec<u8>> {
         None
@@ -123,6 +129,14 @@ pub(crate) struct Told {
     pub(crate) denied: Vec<String>,
 }
 
+/// What the records of an ended child say, where they say more than it told.
+#[derive(Debug, Default)]
+pub(crate) struct Records {
+    pub(crate) usage: Option<Usage>,
+    /// Why its last turn failed.
+    pub(crate) failure: Option<Outcome>,
+}
+
 /// How a turn of a child ended, as the child's events have it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Outcome {
@@ -144,14 +158,26 @@ impl Outcome {
             503 | 529 => StopReason::OVERLOADED,
             _ => StopReason::API_ERROR,
         };
-        let mut diagnostic = Diagnostic::new(or_nothing(message)).with_detail("status", status.to_string());
-        if let Some(reset_at) = reset_at {
-            diagnostic = diagnostic.with_detail("reset-at", reset_at);
+        let diagnostic = Diagnostic::new(or_nothing(message)).with_detail("status", status.to_string());
+        Self::Failed(reason, diagnostic).with_reset(reset_at)
+    }
+
+    /// Adds when to come back, where that is known.
+    pub(crate) fn with_reset(self, reset_at: Option<&str>) -> Self {
+        match (self, reset_at) {
+            (Self::Failed(reason, diagnostic), Some(reset_at)) => {
+                Self::Failed(reason, diagnostic.with_detail("reset-at", reset_at))
+            }
+            (outcome, _) => outcome,
         }
-        Self::Failed(reason, diagnostic)
     }
 }
 
 fn or_nothing(message: &str) -> &str {
     if message.is_empty() { "the agent says that it failed, and not why" } else { message }
+}
+
+/// A moment in seconds since 1970, as diagnostics tell it.
+pub(crate) fn timestamp(seconds: i64) -> Option<String> {
+    Some(jiff::Timestamp::from_second(seconds).ok()?.to_string())
 }

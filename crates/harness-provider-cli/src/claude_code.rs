@@ -8,7 +8,7 @@ use harness_process::{Environment, Gentle, sanitize};
 use harness_subagent::{StopReason, Usage};
 use serde_json::{Map, Value, json};
 
-use crate::agent::{Agent, Assignment, Conversation, Launch, Outcome, Told, Way, Words};
+use crate::agent::{Agent, Assignment, Conversation, Launch, Outcome, Told, Way, Words, timestamp};
 use crate::detect::Login;
 use crate::features::{AgentHandIn, Features};
 use crate::value_file::ValueFile;
@@ -459,10 +459,6 @@ fn micros(dollars: f64) -> Option<u64> {
     let micros = (dollars * 1e6).round();
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it lies between the bounds")]
     (0.0..1e18).contains(&micros).then_some(micros as u64)
-}
-
-fn timestamp(seconds: i64) -> Option<String> {
-    Some(jiff::Timestamp::from_second(seconds).ok()?.to_string())
 }
 
 /// What a call of a tool is about, as far as one of the usual inputs tells.

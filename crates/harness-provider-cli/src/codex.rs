@@ -1,14 +1,16 @@
 //! Codex, OpenAI's `codex`.
 
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use harness_process::{Environment, Gentle, sanitize};
 use harness_subagent::{StopReason, Usage};
+use serde::Deserialize;
 use serde_json::Value;
 
-use crate::agent::{Agent, Assignment, Conversation, Launch, Outcome, Told, Way, Words};
+use crate::agent::{Agent, Assignment, Conversation, Launch, Outcome, Records, Told, Way, Words, timestamp};
 use crate::capture::Capture;
 use crate::detect::Login;
 use crate::features::{AgentHandIn, Features};
@@ -88,7 +90,6 @@ impl Agent for Codex {
         let mut arguments: Vec<OsString> = [
             "exec",
             "--json",
-            "--ephemeral",
             "--ignore-user-config",
             "--ignore-rules",
             "--skip-git-repo-check",
@@ -219,6 +220,10 @@ struct CodexConversation {
 }
 
 impl Conversation for CodexConversation {
+    fn look_back(&self) -> Option<fn(&Path, Option<&str>) -> Records> {
+        Some(read_records)
+    }
+
     fn hear(&mut self, event: &Value, told: &mut Told) {
         match event["type"].as_str() {
             Some("thread.started") => {
@@ -283,25 +288,158 @@ fn item_in_words(item: &Value) -> Option<String> {
     }
 }
 
-/// Judges the message of a failed turn.
-///
-/// Codex has no field for the kind of a failure. Its own errors have a few fixed forms, made by the program and not
-/// by the model; those are read from their beginning, and whatever has another form is an `api-error` without a
-/// status.
-fn failure(message: &str) -> Outcome {
-    let said = sanitize(message.trim()).into_owned();
-    for form in ["unexpected status ", "exceeded retry limit, last status: "] {
-        let status = message.strip_prefix(form).and_then(|rest| rest.split(' ').next());
-        if let Some(status) = status.and_then(|status| status.trim_end_matches(':').parse().ok()) {
-            return Outcome::of_status(status, &said, None);
+/// Reads the session files that Codex keeps in its home, which tell more than its events: what a failed or cancelled
+/// child used, and the kind of a failure.
+fn read_records(home: &Path, session: Option<&str>) -> Records {
+    let mut files = Vec::new();
+    find_records(&home.join("sessions"), 0, &mut files);
+    let mut records = Records::default();
+    for path in files {
+        let Ok(file) = File::open(&path) else { continue };
+        let own = session.is_some_and(|session| path.to_string_lossy().contains(session));
+        let mut reset_at = None;
+        let mut usage = None;
+        for line in BufReader::new(file).take(MAX_RECORDS).split(b'\n').map_while(Result::ok) {
+            // Most lines are what the model and the tools said, and only some are looked at.
+            let Ok(Record { payload }) = serde_json::from_slice::<Record>(&line) else { continue };
+            match payload {
+                Payload::TokenCount { info, rate_limits } => {
+                    usage = info.map(|info| info.total_token_usage).or(usage);
+                    reset_at = rate_limits.and_then(RateLimits::reset_at).or(reset_at);
+                }
+                Payload::TaskComplete { error } if own => {
+                    records.failure = error.map(|error| error.judge(reset_at));
+                }
+                Payload::TaskComplete { .. } | Payload::Other => {}
+            }
+        }
+        if let Some(tokens) = usage {
+            let tokens = Usage::new(tokens.input_tokens, tokens.output_tokens)
+                .with_cached_input_tokens(tokens.cached_input_tokens);
+            records.usage = Some(records.usage.map_or(tokens, |sum| sum.plus(tokens)));
         }
     }
+    records
+}
+
+/// How much of one session file is read.
+const MAX_RECORDS: u64 = 256 * 1024 * 1024;
+
+/// Finds session files, of the child and of agents within it. They lie in a folder for the day.
+fn find_records(folder: &Path, depth: u32, files: &mut Vec<PathBuf>) {
+    const DEEPEST: u32 = 4;
+    const MOST: usize = 256;
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let Ok(kind) = entry.file_type() else { continue };
+        if kind.is_dir() && depth < DEEPEST {
+            find_records(&entry.path(), depth + 1, files);
+        } else if kind.is_file() && files.len() < MOST {
+            files.push(entry.path());
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Record {
+    payload: Payload,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Payload {
+    TokenCount {
+        #[serde(default)]
+        info: Option<TokenInfo>,
+        #[serde(default)]
+        rate_limits: Option<RateLimits>,
+    },
+    TaskComplete {
+        #[serde(default)]
+        error: Option<TaskError>,
+    },
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Deserialize)]
+struct TokenInfo {
+    total_token_usage: Tokens,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+struct Tokens {
+    input_tokens: u64,
+    output_tokens: u64,
+    #[serde(default)]
+    cached_input_tokens: u64,
+}
+
+#[derive(Deserialize)]
+struct RateLimits {
+    #[serde(default)]
+    primary: Option<Window>,
+    #[serde(default)]
+    secondary: Option<Window>,
+}
+
+#[derive(Deserialize)]
+struct Window {
+    used_percent: f64,
+    #[serde(default)]
+    resets_at: Option<i64>,
+}
+
+impl RateLimits {
+    /// When the last of the limits that are used up begins anew.
+    fn reset_at(self) -> Option<i64> {
+        let windows = [self.primary, self.secondary].into_iter().flatten();
+        windows.filter(|window| window.used_percent >= 100.0).filter_map(|window| window.resets_at).max()
+    }
+}
+
+#[derive(Deserialize)]
+struct TaskError {
+    #[serde(default)]
+    message: String,
+    /// A name, or an object with the name as its key.
+    #[serde(default)]
+    codex_error_info: Value,
+}
+
+impl TaskError {
+    fn judge(&self, reset_at: Option<i64>) -> Outcome {
+        let said = sanitize(self.message.trim()).into_owned();
+        let reset_at = reset_at.and_then(timestamp);
+        let (kind, details) = match &self.codex_error_info {
+            Value::String(kind) => (kind.as_str(), &Value::Null),
+            Value::Object(object) => {
+                object.iter().next().map_or(("", &Value::Null), |(kind, details)| (kind.as_str(), details))
+            }
+            _ => ("", &Value::Null),
+        };
+        if let Some(status) = details["http_status_code"].as_u64() {
+            return Outcome::of_status(status, &said, reset_at.as_deref());
+        }
+        match kind {
+            "unauthorized" => Outcome::failed(StopReason::AUTHENTICATION, &said),
+            "usage_limit_exceeded" => {
+                Outcome::failed(StopReason::RATE_LIMITED, &said).with_reset(reset_at.as_deref())
+            }
+            "server_overloaded" => Outcome::failed(StopReason::OVERLOADED, &said),
+            "cyber_policy" => Outcome::failed(StopReason::REFUSAL, &said),
+            _ => failure(&self.message),
+        }
+    }
+}
+
+/// Judges the message of a failed turn of whose kind nothing is recorded.
+///
+/// The program itself makes it, not the model. One of its fixed texts has a stop reason of its own.
+fn failure(message: &str) -> Outcome {
     let reason = match message {
         "Incomplete response returned, reason: max_output_tokens" => StopReason::MAX_TOKENS,
         "Incomplete response returned, reason: content_filter" => StopReason::REFUSAL,
-        _ if message.starts_with("You’ve hit your usage limit") => StopReason::RATE_LIMITED,
-        _ if message.starts_with("Selected model is at capacity.") => StopReason::OVERLOADED,
         _ => StopReason::API_ERROR,
     };
-    Outcome::failed(reason, &said)
+    Outcome::failed(reason, &sanitize(message.trim()))
 }

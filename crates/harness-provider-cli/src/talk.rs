@@ -95,6 +95,16 @@ impl Talk {
         if let Some(error) = report.transcript.as_ref().and_then(|transcript| transcript.error) {
             tracing::warn!(transcript = %self.transcript.display(), %error, "the transcript is incomplete");
         }
+        if let Some(look_back) = self.conversation.look_back() {
+            let (home, session) = (self.home.path().to_owned(), told.session_id.clone());
+            // It is lost only with the runtime, and then nobody is left to hear of it.
+            let looked = tokio::task::spawn_blocking(move || look_back(&home, session.as_deref())).await;
+            let records = looked.unwrap_or_default();
+            told.usage = records.usage.or(told.usage);
+            if last.outcome != Some(Outcome::Completed) {
+                last.outcome = records.failure.or(last.outcome);
+            }
+        }
         let handed = match &self.source {
             Some(Source::Captured(files)) => self.captured(files),
             Some(Source::Told) => last.handed.unwrap_or(Handed::Nothing),

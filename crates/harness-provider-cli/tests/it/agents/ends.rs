@@ -107,7 +107,7 @@ impl Recording {
         let cost = usage.and_then(|usage| usage.cost_usd_micros);
         compare("cost", count("cost-usd-micros").into(), cost.into());
         compare("whether a session is told", true.into(), result.session_id.is_some().into());
-        let details = result.diagnostic.as_ref().map(|diagnostic| diagnostic.details());
+        let details = result.diagnostic.as_ref().map(harness_subagent::Diagnostic::details);
         for (name, value) in expected.get("details").and_then(toml::Value::as_table).into_iter().flatten() {
             let found = details.and_then(|details| details.get(name)).cloned();
             compare(name, value.as_str().into(), found.into());

@@ -194,12 +194,13 @@ fn plays_an_agent() {
     say("");
     match play["lines"].as_str() {
         Some(lines) => {
+            let records = Path::new(lines).with_extension("records.jsonl");
             let lines = fs::read_to_string(lines).unwrap();
             let mut server = None;
             if claude {
-                replay_claude(&lines, place, &mut server)
+                replay_claude(&lines, place, &mut server);
             } else {
-                replay_codex(&lines, place, &mut server)
+                replay_codex(&lines, &fs::read_to_string(records).unwrap(), place, &mut server);
             }
             end(&play);
         }
@@ -265,8 +266,9 @@ fn replay_claude(lines: &str, place: &Path, server: &mut Option<Server>) {
     }
 }
 
-fn replay_codex(lines: &str, place: &Path, server: &mut Option<Server>) {
+fn replay_codex(lines: &str, records: &str, place: &Path, server: &mut Option<Server>) {
     std::io::stdin().lock().read_to_end(&mut Vec::new()).unwrap();
+    leave_records(RECORDED_SESSION, records);
     for line in lines.lines() {
         let event: Value = serde_json::from_str(line).unwrap();
         if event["type"] == "item.completed" && event["item"]["type"] == "mcp_tool_call" {
@@ -274,6 +276,16 @@ fn replay_codex(lines: &str, place: &Path, server: &mut Option<Server>) {
         }
         say(line);
     }
+}
+
+/// The session of every recording, which has its own ids replaced.
+const RECORDED_SESSION: &str = "00000000-0000-4000-8000-000000000001";
+
+/// Leaves the file in which Codex keeps a session.
+fn leave_records(session: &str, records: &str) {
+    let folder = Path::new(&std::env::var_os("CODEX_HOME").unwrap()).join("sessions/2026/01/31");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join(format!("rollout-2026-01-31T00-00-00-{session}.jsonl")), records).unwrap();
 }
 
 /// A capture server that the played agent has started as it was told to.
@@ -393,6 +405,10 @@ fn perform_codex() {
     let mut prompt = String::new();
     std::io::stdin().lock().read_to_string(&mut prompt).unwrap();
     say(r#"{"type":"thread.started","thread_id":"s"}"#);
+    leave_records(
+        "s",
+        r#"{"payload":{"type":"token_count","info":{"total_token_usage":{"input_tokens":3,"output_tokens":2}}}}"#,
+    );
     let text = |text: &str| {
         let item = json!({ "type": "agent_message", "text": text });
         say(&json!({ "type": "item.completed", "item": item }).to_string());
