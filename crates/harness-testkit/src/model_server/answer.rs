@@ -58,7 +58,7 @@ pub(super) async fn answer(
         let receipt = Receipt::of_nothing(shared);
         return Ok(say_no(StatusCode::BAD_REQUEST, "the server keeps no more exchanges", receipt));
     };
-    let receipt = Receipt::new(Arc::clone(&shared), number);
+    let mut receipt = Receipt::new(Arc::clone(&shared), number);
     match (&asked.purpose, turn) {
         (Purpose::Question(question), Some(turn)) => {
             let reply = Reply::new(number, question, &asked.body, &turn, &shared.script.capture_tools);
@@ -74,7 +74,13 @@ pub(super) async fn answer(
         (Purpose::ModelList, _) => {
             Ok(give_json(StatusCode::OK, &model_list(&asked.path, &shared.script.models), receipt))
         }
-        (Purpose::Health, _) => Ok(give_json(StatusCode::OK, &json!({"ok": true}), receipt)),
+        (Purpose::Health, _) => {
+            if asked.method == "HEAD" {
+                // Nobody will ask for the body.
+                receipt.end(Ending::Answered);
+            }
+            Ok(give_json(StatusCode::OK, &json!({"ok": true}), receipt))
+        }
         (Purpose::Question(_) | Purpose::Unknown, _) => match problem {
             Some(why) => Ok(say_no(StatusCode::UNSUPPORTED_MEDIA_TYPE, &why, receipt)),
             None => Ok(say_no(StatusCode::NOT_FOUND, "the model server has no such path", receipt)),

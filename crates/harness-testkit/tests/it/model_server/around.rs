@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use harness_testkit::model_server::{Conversation, Dialect, Place, Purpose, Script, Turn};
+use harness_testkit::model_server::{Conversation, Dialect, Ending, Place, Purpose, Script, Turn};
 use serde_json::json;
 
 use super::client::{ask, ask_with, playing, question, send, start};
@@ -27,6 +27,7 @@ fn tokens_models_and_health_are_told() {
     assert_eq!(send(&server, "GET", "/v1beta/models", &[], b"").json()["models"][1]["name"], "models/b");
     assert_eq!(send(&server, "GET", "/", &[], b"").json(), json!({"ok": true}));
     assert_eq!(send(&server, "HEAD", "/", &[], b"").status, 200);
+    assert_eq!(server.exchanges().pop().unwrap().ending, Some(Ending::Answered), "a head has no body");
     assert_eq!(send(&playing([]), "GET", "/models", &[], b"").json()["data"][0]["id"], "fake-model");
     assert_eq!(server.exchanges().len(), 6);
     assert!(server.exchanges().iter().all(|exchange| exchange.place.is_none()));
