@@ -6,13 +6,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use harness_process::{ChildSpec, Environment, Input, Limits, Mark, Output, Shutdown, Transcript};
 use harness_subagent::{
-    AgentId, Capabilities, Error, ErrorKind, OutputRuleCatalog, Result, StartSubagent, SubagentProvider,
-    SubagentRun,
+    Capabilities, Error, ErrorKind, OutputRuleCatalog, Result, StartSubagent, SubagentProvider, SubagentRun,
 };
 
 use crate::agent::{Assignment, Launch, Way, Words};
 use crate::call_files::CallFiles;
 use crate::capture::Capture;
+use crate::child_id::child_id;
 use crate::command::{mark_label, refusal, unwritable};
 use crate::detect::{self, Detected};
 use crate::private_home::PrivateHome;
@@ -420,10 +420,6 @@ impl AgentProvider {
             .with_cancellation(cancellation.clone());
         let child = harness_process::start(spec)
             .map_err(|error| Error::new(ErrorKind::Provider, "cannot start the child").with_source(error))?;
-        // For people who look for the process; nobody else reads it.
-        if let Err(error) = files.write("pid", format!("{}\n", child.pid()).as_bytes()) {
-            tracing::warn!(%error, "the child's pid could not be written down");
-        }
         let talk = Talk {
             title: features.title,
             conversation: agent.conversation(way.as_ref()),
@@ -440,7 +436,7 @@ impl AgentProvider {
             transcript: files.transcript(),
             home,
         };
-        let id = AgentId::new(format!("{}/{}", self.name, files.directory().display()));
+        let id = child_id(&self.name, files.directory(), child.pid());
         Ok(CliRun::follow(id, child.control(), |activity| talk.follow(child, activity)))
     }
 }

@@ -30,9 +30,17 @@ impl CallFiles {
             }
             None => (root.join("single"), unique.clone()),
         };
-        DirBuilder::new().mode(0o700).recursive(true).create(&parent)?;
-        let directory = std::path::absolute(parent)?.join(name);
-        DirBuilder::new().mode(0o700).create(&directory)?;
+        let parent = std::path::absolute(parent)?;
+        let directory = parent.join(name);
+        let create = || DirBuilder::new().mode(0o700).create(&directory);
+        // Only the first call of a run finds nothing there.
+        create().or_else(|error| {
+            if error.kind() != io::ErrorKind::NotFound {
+                return Err(error);
+            }
+            DirBuilder::new().mode(0o700).recursive(true).create(&parent)?;
+            create()
+        })?;
         let value = directory.join(format!("value-{unique}.json"));
         Ok(Self { directory, value })
     }
@@ -41,6 +49,11 @@ impl CallFiles {
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
+    }
+
+    /// The directory that the calls of the run share, where the call is one of a run's.
+    pub(crate) fn run(&self) -> &Path {
+        self.directory.parent().unwrap_or(&self.directory)
     }
 
     /// Where the child may write its value.
@@ -69,8 +82,7 @@ impl CallFiles {
     /// When there is one of that name, and what the file system says.
     pub fn write(&self, name: &str, bytes: &[u8]) -> io::Result<PathBuf> {
         let path = self.directory.join(name);
-        let mut file: File = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
-        file.write_all(bytes)?;
+        new_private_file(&path)?.write_all(bytes)?;
         Ok(path)
     }
 
@@ -80,6 +92,11 @@ impl CallFiles {
             tracing::warn!(directory = %self.directory.display(), %error, "the files of a refused call are left");
         }
     }
+}
+
+/// Makes the file `path`, which must not be there yet, for the user alone.
+pub(crate) fn new_private_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
 /// Makes a file name of a run's id: letters, digits, `-`, `_` and inner dots as they are, every other byte as

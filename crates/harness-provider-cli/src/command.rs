@@ -6,11 +6,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use harness_process::{ChildSpec, Environment, Input, Limits, Mark, Output, Shutdown, Transcript};
 use harness_subagent::{
-    AgentId, Capabilities, Error, ErrorKind, Result, StartSubagent, SubagentProvider, SubagentRun,
+    Capabilities, Error, ErrorKind, Result, StartSubagent, SubagentProvider, SubagentRun,
 };
 
 use crate::call_files::CallFiles;
+use crate::child_id::child_id;
 use crate::run::{CliRun, Course};
+use crate::schema_files::SchemaFiles;
 use crate::{instructions, value_file};
 
 /// Runs any program as an agent.
@@ -34,6 +36,7 @@ pub struct CommandProvider {
     max_value_bytes: u64,
     max_prompt_bytes: Option<usize>,
     transcript_cap: u64,
+    schemas: Arc<SchemaFiles>,
 }
 
 /// How a child hands in its value.
@@ -78,6 +81,7 @@ impl CommandProvider {
             max_value_bytes: value_file::DEFAULT_MAX_BYTES,
             max_prompt_bytes: None,
             transcript_cap: Transcript::CAP,
+            schemas: Arc::default(),
         }
     }
 
@@ -163,18 +167,19 @@ impl CommandProvider {
                 .set(crate::CALL, origin.call.to_string())
                 .set(crate::ATTEMPT, origin.attempt.to_string());
         }
+        let mut schema_file = None;
         let prompt = match &output {
             None => prompt,
             Some(contract) => {
-                let schema = contract.schema().to_string();
-                let path = files.write("schema.json", schema.as_bytes()).map_err(unwritable)?;
-                environment = environment.set(crate::SCHEMA_FILE, path);
+                let file = self.schemas.file(files.run(), contract.schema()).map_err(unwritable)?;
+                environment = environment.set(crate::SCHEMA_FILE, &file.path);
+                let schema = &*schema_file.insert(file).text;
                 match self.hand_in {
                     HandIn::File => {
                         environment = environment.set(crate::VALUE_FILE, files.value());
-                        instructions::by_file(prompt, &schema, files.value())
+                        instructions::by_file(prompt, schema, files.value())
                     }
-                    HandIn::StandardOutput => instructions::by_standard_output(prompt, &schema),
+                    HandIn::StandardOutput => instructions::by_standard_output(prompt, schema),
                 }
             }
         };
@@ -207,9 +212,8 @@ impl CommandProvider {
             .with_cancellation(cancellation.clone());
         let child = harness_process::start(spec)
             .map_err(|error| Error::new(ErrorKind::Provider, "cannot start the child").with_source(error))?;
-        // For people who look for the process; nobody else reads it.
-        if let Err(error) = files.write("pid", format!("{}\n", child.pid()).as_bytes()) {
-            tracing::warn!(%error, "the child's pid could not be written down");
+        if let (Some(file), Some(contract)) = (schema_file, &output) {
+            self.schemas.keep(files.run(), contract.schema(), file);
         }
         let course = Course {
             value: (output.is_some() && self.hand_in == HandIn::File).then(|| files.value().to_owned()),
@@ -217,7 +221,7 @@ impl CommandProvider {
             max_value_bytes: self.max_value_bytes,
             transcript: files.transcript(),
         };
-        let id = AgentId::new(format!("{}/{}", self.name, files.directory().display()));
+        let id = child_id(&self.name, files.directory(), child.pid());
         Ok(CliRun::drive(id, child, course))
     }
 }

@@ -42,9 +42,12 @@
 //! # Files
 //!
 //! Each attempt at each call has a directory of its own, `<files>/<run>/<call>-<attempt>`, that only the user may
-//! enter: `transcript.log` with everything the child said, `pid`, `schema.json`, perhaps `prompt.txt`, and the value file.
-//! Nothing is ever overwritten: an attempt that was made before is refused. Whoever makes the provider removes what
-//! is no longer wanted.
+//! enter: `transcript.log` with everything the child said, perhaps `prompt.txt`, and the value file. A schema is written
+//! once for the calls of a run, beside their directories, as `schema-<unique>.json`; an agent's calls have a
+//! `schema.json` each. Nothing is ever overwritten: an attempt that was made before is refused. Whoever makes the provider
+//! removes what is no longer wanted.
+//!
+//! The id of a child names its provider, its directory and its process: [`pid_of`] reads the last.
 //!
 //! # Example
 //!
@@ -82,6 +85,7 @@ mod agent;
 mod agent_provider;
 mod call_files;
 mod capture;
+mod child_id;
 pub mod claude_code;
 pub mod codex;
 mod command;
@@ -94,6 +98,7 @@ pub mod parts;
 mod permissions;
 mod private_home;
 mod run;
+mod schema_files;
 mod strict_json;
 mod talk;
 pub mod value_file;
@@ -101,6 +106,7 @@ mod version;
 
 pub use agent_provider::AgentProvider;
 pub use capture::CaptureServer;
+pub use child_id::pid_of;
 pub use command::{CommandProvider, HandIn, PromptChannel};
 pub use detect::{Detected, Login};
 pub use features::{AgentHandIn, AgentKind, Features};

@@ -23,10 +23,6 @@ pub(crate) fn show(arguments: &ShowArguments) -> Result<Exit, Failure> {
     // A run of which only the journal is left can still be shown.
     let launch = state.launch(&run).ok();
     let folder = state.calls().join(run.as_str());
-    let pid = |round: u64, attempt: u32| {
-        let text = std::fs::read_to_string(folder.join(format!("{round}-{attempt}/pid"))).ok()?;
-        text.trim().parse::<u32>().ok()
-    };
     if arguments.display.json {
         let mut shown = overview(&run, &history);
         shown["launch"] = json!(launch);
@@ -35,22 +31,22 @@ pub(crate) fn show(arguments: &ShowArguments) -> Result<Exit, Failure> {
             shown["error"] = json!(result.error());
         }
         let rounds = history.calls.iter();
-        shown["rounds"] = rounds.map(|(number, call)| round_json(*number, call, &pid)).collect();
+        shown["rounds"] = rounds.map(|(number, call)| round_json(*number, call)).collect();
         output::json(&shown)?;
         return Ok(Exit::Complete);
     }
-    let page = page(run.as_str(), &history, launch.as_ref(), &pid);
+    let page = page(run.as_str(), &history, launch.as_ref());
     output::print(&page.expect("a text takes all that is written to it"))?;
     Ok(Exit::Complete)
 }
 
-fn round_json(number: u64, call: &CallHistory, pid: &impl Fn(u64, u32) -> Option<u32>) -> Value {
+fn round_json(number: u64, call: &CallHistory) -> Value {
     let attempts = call.attempts.iter().map(|attempt| {
         json!({
             "attempt": attempt.attempt,
             "startedMs": attempt.started_ms,
             "endedMs": attempt.ended_ms,
-            "pid": pid(number, attempt.attempt),
+            "pid": attempt.child.as_ref().and_then(harness_provider_cli::pid_of),
             "child": attempt.child,
             "end": attempt.end,
         })
@@ -58,12 +54,7 @@ fn round_json(number: u64, call: &CallHistory, pid: &impl Fn(u64, u32) -> Option
     json!({ "round": number, "report": value(call), "attempts": attempts.collect::<Vec<_>>() })
 }
 
-fn page(
-    run: &str,
-    history: &RunHistory,
-    launch: Option<&Launch>,
-    pid: &impl Fn(u64, u32) -> Option<u32>,
-) -> Result<String, std::fmt::Error> {
+fn page(run: &str, history: &RunHistory, launch: Option<&Launch>) -> Result<String, std::fmt::Error> {
     let mut page = String::new();
     let mut fact = |name: &str, value: &str| {
         let text = shown::wrapped(value, &format!("{name:<11}"), "           ");
@@ -111,7 +102,7 @@ fn page(
     for (number, call) in &history.calls {
         page.push('\n');
         let is_over = matches!(history.state, RunState::Finished(_));
-        round(&mut page, *number, call, is_over, pid)?;
+        round(&mut page, *number, call, is_over)?;
     }
     if let RunState::Finished(result) = &history.state
         && let Some(error) = result.error()
@@ -142,13 +133,7 @@ fn beginning(text: &str) -> String {
     }
 }
 
-fn round(
-    page: &mut String,
-    number: u64,
-    call: &CallHistory,
-    is_over: bool,
-    pid: &impl Fn(u64, u32) -> Option<u32>,
-) -> std::fmt::Result {
+fn round(page: &mut String, number: u64, call: &CallHistory, is_over: bool) -> std::fmt::Result {
     let report = value(call).and_then(|value| RoundReport::from_value(value, &Limits::default()).ok());
     let status = match (&report, &call.answer) {
         (Some(report), _) => report.status().as_str(),
@@ -170,15 +155,14 @@ fn round(
             true => "ended with the run",
             false => "no end is recorded",
         };
-        let line = attempt_line(attempt, missing_end, pid(number, attempt.attempt));
-        let text = shown::wrapped(&line, "  ", "    ");
+        let text = shown::wrapped(&attempt_line(attempt, missing_end), "  ", "    ");
         writeln!(page, "{DIM}{text}{DIM:#}")?;
     }
     Ok(())
 }
 
 /// How one attempt went: `attempt 1: completed in 3.2s, 12.3k tokens, process 4711`.
-fn attempt_line(attempt: &AttemptHistory, missing_end: &str, pid: Option<u32>) -> String {
+fn attempt_line(attempt: &AttemptHistory, missing_end: &str) -> String {
     let mut line = format!("attempt {}: ", attempt.attempt);
     let reason = attempt.end.as_ref().and_then(|end| end.stop_reason.as_ref());
     line.push_str(match (reason, attempt.ended_ms) {
@@ -199,7 +183,7 @@ fn attempt_line(attempt: &AttemptHistory, missing_end: &str, pid: Option<u32>) -
             line.push_str(&format!(", {}", shown::dollars(micros)));
         }
     }
-    if let Some(pid) = pid {
+    if let Some(pid) = attempt.child.as_ref().and_then(harness_provider_cli::pid_of) {
         line.push_str(&format!(", process {pid}"));
     }
     if let Some(diagnostic) = attempt.end.as_ref().and_then(|end| end.diagnostic.as_ref()) {

@@ -13,11 +13,7 @@ fn the_demo_shows_the_real_thing_from_start_to_end() {
     // Everything is on disk.
     let run = stage.only_run();
     let id = run["run"].as_str().unwrap();
-    for file in [
-        format!("runs/{id}/journal.jsonl"),
-        format!("calls/{id}/2-1/transcript.log"),
-        format!("calls/{id}/2-1/pid"),
-    ] {
+    for file in [format!("runs/{id}/journal.jsonl"), format!("calls/{id}/2-1/transcript.log")] {
         assert!(exists(&stage.state().join(&file)), "{file}");
     }
     let workspace = std::path::Path::new(run["workspace"].as_str().unwrap());
