@@ -55,7 +55,7 @@ mod linux {
         collections::BTreeMap,
         fs,
         io::{self, Read},
-        os::unix::ffi::OsStrExt,
+        os::unix::{ffi::OsStrExt, fs::MetadataExt},
         time::Duration,
     };
 
@@ -116,7 +116,16 @@ mod linux {
 
     /// Returns the pids of our own children, adopted ones and zombies among them.
     pub(crate) fn own_children() -> io::Result<Vec<u32>> {
-        let children = children_of("self")?;
+        let children = if is_only_thread()? {
+            let mut found = Vec::new();
+            // Absent from a kernel without such lists, which is found out below.
+            if let Ok(file) = fs::File::open("/proc/thread-self/children") {
+                read_pids(file, &mut found);
+            }
+            found
+        } else {
+            children_of("self")?
+        };
         if !children.is_empty() || fs::exists("/proc/thread-self/children")? {
             return Ok(children);
         }
@@ -135,20 +144,30 @@ mod linux {
         for thread in fs::read_dir(format!("/proc/{process}/task"))? {
             // A thread may end while we read; its children move to another one, which may have been
             // read already. Whoever needs certainty reads until nothing is found.
-            let Ok(mut file) = fs::File::open(thread?.path().join("children")) else { continue };
-            let mut text = [0; 4096];
-            let mut length = 0;
-            // The list comes in pieces of whole lines or less. What is left of a number is kept.
-            while let Ok(count @ 1..) = file.read(&mut text[length..]) {
-                length += count;
-                let end = text[..length].iter().rposition(|&byte| byte == b' ').map_or(0, |space| space + 1);
-                found.extend(text[..end].split(|&byte| byte == b' ').filter_map(number));
-                text.copy_within(end..length, 0);
-                length -= end;
-            }
-            found.extend(number(&text[..length]));
+            let Ok(file) = fs::File::open(thread?.path().join("children")) else { continue };
+            read_pids(file, &mut found);
         }
         Ok(found)
+    }
+
+    /// Returns whether we have one thread, which then nobody else can change. The folder of the threads has a link for
+    /// each beside its own two, so that they need not be listed.
+    fn is_only_thread() -> io::Result<bool> {
+        Ok(fs::metadata("/proc/self/task")?.nlink() == 3)
+    }
+
+    fn read_pids(mut file: fs::File, found: &mut Vec<u32>) {
+        let mut text = [0; 4096];
+        let mut length = 0;
+        // The list comes in pieces of whole lines or less. What is left of a number is kept.
+        while let Ok(count @ 1..) = file.read(&mut text[length..]) {
+            length += count;
+            let end = text[..length].iter().rposition(|&byte| byte == b' ').map_or(0, |space| space + 1);
+            found.extend(text[..end].split(|&byte| byte == b' ').filter_map(number));
+            text.copy_within(end..length, 0);
+            length -= end;
+        }
+        found.extend(number(&text[..length]));
     }
 
     /// Returns every pid that we can see.
