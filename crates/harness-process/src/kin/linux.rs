@@ -36,6 +36,8 @@ struct Found {
     vanished: bool,
     /// There was a process that could not be told from another call's.
     unclear: bool,
+    /// One was gone or dead before its mark could be read. It was anybody's, and may have left a child of ours.
+    fleeting: bool,
 }
 
 /// Whose a process is that we have adopted.
@@ -51,8 +53,8 @@ enum Whose {
 enum Struck {
     /// These were killed and may take a moment to die.
     Dying(Vec<Quarry>),
-    /// Nothing was killed, and it may be too early.
-    Unclear,
+    /// Nothing was killed, and it may be too early, or one may have been replaced behind our back.
+    InDoubt { unclear: bool, fleeting: bool },
     /// It is over.
     Nothing,
 }
@@ -60,6 +62,9 @@ enum Struck {
 /// A process has no environment for the moment in which its program is replaced. One that stays so is looked
 /// at this often, a millisecond apart.
 const UNCLEAR_LOOKS: u32 = 20;
+/// After so many looks without a catch, those that come and go meanwhile are taken for strangers: on a busy system
+/// there are always some.
+const FLEETING_LOOKS: u32 = 3;
 
 impl Kin {
     pub(crate) fn new(leader: u32, not_before: Duration, variable: &str, segment: String) -> Self {
@@ -104,10 +109,11 @@ impl Kin {
 
     /// Ends what the leader, which is gone, has left.
     pub(crate) async fn end(&mut self, until: Instant) {
-        let mut looks = 0;
+        let (mut looks, mut fleeting) = (0, 0);
         loop {
             match self.strike(until) {
                 Struck::Dying(quarries) => {
+                    fleeting = 0;
                     for quarry in quarries {
                         let stat = quarry.stat();
                         quarry.dead(until).await;
@@ -116,22 +122,34 @@ impl Kin {
                     // The next look may have nothing to wait for either.
                     tokio::task::yield_now().await;
                 }
-                Struck::Unclear if looks < UNCLEAR_LOOKS => {
+                Struck::InDoubt { fleeting: true, .. } if fleeting < FLEETING_LOOKS => {
+                    fleeting += 1;
+                    tokio::task::yield_now().await;
+                }
+                Struck::InDoubt { unclear: true, .. } if looks < UNCLEAR_LOOKS => {
                     looks += 1;
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
-                Struck::Unclear | Struck::Nothing => return,
+                Struck::InDoubt { .. } | Struck::Nothing => return,
             }
         }
     }
 
     /// The same for a thread that may be blocked.
     pub(crate) fn end_blocking(&mut self, until: Instant) {
-        while let Struck::Dying(quarries) = self.strike(until) {
-            for quarry in quarries {
-                let stat = quarry.stat();
-                quarry.dead_blocking(until);
-                bury(stat);
+        let mut fleeting = 0;
+        loop {
+            match self.strike(until) {
+                Struck::Dying(quarries) => {
+                    fleeting = 0;
+                    for quarry in quarries {
+                        let stat = quarry.stat();
+                        quarry.dead_blocking(until);
+                        bury(stat);
+                    }
+                }
+                Struck::InDoubt { fleeting: true, .. } if fleeting < FLEETING_LOOKS => fleeting += 1,
+                Struck::InDoubt { .. } | Struck::Nothing => return,
             }
         }
     }
@@ -145,7 +163,8 @@ impl Kin {
         found.dead.iter().copied().for_each(bury);
         let over = found.held.is_empty() && found.dead.is_empty() && !found.vanished;
         if over {
-            return if found.unclear { Struck::Unclear } else { Struck::Nothing };
+            let Found { unclear, fleeting, .. } = found;
+            return if unclear || fleeting { Struck::InDoubt { unclear, fleeting } } else { Struck::Nothing };
         }
         if Instant::now() >= until {
             self.left = found.held.iter().map(Quarry::stat).collect();
@@ -258,10 +277,16 @@ impl Kin {
         let mut found = Found::default();
         let mut pids: Vec<u32> = process_table::all().filter(|pid| *pid != self.leader).collect();
         pids.sort_unstable_by(|one, other| other.cmp(one));
-        for stat in pids.into_iter().filter_map(process_table::stat) {
+        for pid in pids {
+            let Some(stat) = process_table::stat(pid) else {
+                found.fleeting = true;
+                continue;
+            };
             if stat.start < self.start {
                 continue;
             }
+            // The dead have no mark.
+            found.fleeting |= stat.zombie && !self.is_known(&stat);
             match self.whose_marked(&stat) {
                 Whose::Ours => self.catch_with_descendants(stat, &mut found),
                 Whose::SomebodyElses => {}

@@ -119,9 +119,4 @@ impl Case {
     pub(crate) fn without_its_mark(self) -> Self {
         Self { needs_adoption: true, ..self }
     }
-
-    /// What it leaves is born and gone between two looks at the process table.
-    pub(crate) fn too_quick_to_be_seen(self) -> Self {
-        Self { needs_adoption: true, ..self }
-    }
 }
