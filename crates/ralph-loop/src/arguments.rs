@@ -57,6 +57,8 @@ pub(crate) enum Command {
     Continue(ContinueArguments),
     /// Cancel a run that another process runs, and wait until nothing of it is left.
     Cancel(CancelArguments),
+    /// Serve the `ralph` tool to an MCP client, on standard input and output.
+    Mcp(McpArguments),
     /// Print the settings that a run here would have, and where each comes from.
     Config(ConfigArguments),
     /// Look whether this machine has what a run here needs.
@@ -118,6 +120,32 @@ pub(crate) struct RunArguments {
     pub(crate) allow_shared_workspace: bool,
     #[command(flatten)]
     pub(crate) display: DisplayArguments,
+    /// The agent: a program and its arguments. No shell is involved.
+    #[arg(last = true, value_name = "PROGRAM")]
+    pub(crate) program: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct McpArguments {
+    #[command(flatten)]
+    pub(crate) workspace: WorkspaceArguments,
+    /// The agent that `ralph-loop.toml` declares under this name. Not needed when there is one only, or with `--`.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
+    #[command(flatten)]
+    pub(crate) limits: LimitArguments,
+    /// How the program behind `--` hands in its report [default: file]
+    #[arg(long, value_enum, hide_default_value = true)]
+    pub(crate) output: Option<HandIn>,
+    /// How the program behind `--` gets its prompt [default: stdin]
+    #[arg(long, value_enum, hide_default_value = true)]
+    pub(crate) prompt: Option<PromptBy>,
+    /// Let a variable of this environment through to the agent. May be given again.
+    #[arg(long = "pass-env", value_name = "NAME", value_parser = settings::variable_name)]
+    pub(crate) pass_env: Vec<String>,
+    /// Run even if another loop runs in the workspace.
+    #[arg(long)]
+    pub(crate) allow_shared_workspace: bool,
     /// The agent: a program and its arguments. No shell is involved.
     #[arg(last = true, value_name = "PROGRAM")]
     pub(crate) program: Vec<String>,

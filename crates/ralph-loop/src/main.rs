@@ -17,6 +17,7 @@ mod exit;
 mod known_agent;
 mod launch;
 mod logs;
+mod mcp;
 mod outcome;
 mod output;
 mod progress;
@@ -69,6 +70,7 @@ fn carry_out(command: Command) -> Result<Exit, Failure> {
         Command::Resume(arguments) => run::resume(&arguments),
         Command::Continue(arguments) => run::go_on(arguments),
         Command::Cancel(arguments) => cancel::cancel(&arguments.run),
+        Command::Mcp(arguments) => mcp::mcp(arguments),
         Command::Config(arguments) => config::config(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),
         Command::Validate(arguments) => validate::validate(&arguments),

@@ -1,5 +1,8 @@
 //! The Ralph loop for MCP, the Model Context Protocol.
 //!
+//! [`LoopServer`] is the `ralph` tool for every client that speaks MCP. Who runs the loops, with which agent and where,
+//! is the business of a [`LoopHost`].
+//!
 //! [`Capture`] is the server by which an agent in a round hands in its report: one tool that checks what it is given,
 //! answers a refusal with the reasons while the agent can still mend its report, and keeps the first report that it
 //! accepts.
@@ -58,6 +61,14 @@
 
 mod capture;
 mod connection;
+mod ending;
+mod host;
+mod live;
+mod server;
+mod status;
+mod tools;
 
 pub use capture::{Capture, CaptureFiles, UnusableContract};
 pub use connection::ServeError;
+pub use host::{LoopError, LoopHost, Refusal, RunFacts, RunWatch, Standing};
+pub use server::LoopServer;

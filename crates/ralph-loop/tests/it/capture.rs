@@ -1,13 +1,13 @@
 //! The server by which an agent hands in its report, as agents start it.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::Command;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use crate::client::Client;
 use crate::stage::{COMPLETE, CONTINUE, Said, Stage, json as read};
 
 const TOOL: &str = "submit_report";
@@ -48,8 +48,8 @@ impl Attempt {
         command
     }
 
-    fn server(&self) -> Server {
-        Server::of(self.command())
+    fn server(&self) -> Client {
+        Client::of(self.command())
     }
 
     fn value(&self) -> Option<Value> {
@@ -70,67 +70,10 @@ impl Attempt {
     }
 }
 
-/// The running server, and an agent's side of the connection.
-struct Server {
-    child: Child,
-    requests: Option<ChildStdin>,
-    answers: BufReader<ChildStdout>,
-    last_id: u64,
-}
-
-impl Server {
-    fn of(mut command: Command) -> Self {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let requests = child.stdin.take();
-        let answers = BufReader::new(child.stdout.take().unwrap());
-        let mut server = Self { child, requests, answers, last_id: 0 };
-        let hello = json!({
-            "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "agent", "version": "1" },
-        });
-        let answer = server.ask("initialize", &hello);
-        assert_eq!(answer["result"]["protocolVersion"], "2025-06-18", "{answer}");
-        server.write(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }).to_string());
-        server
-    }
-
-    fn write(&mut self, line: &str) {
-        let requests = self.requests.as_mut().unwrap();
-        requests.write_all(line.as_bytes()).unwrap();
-        requests.write_all(b"\n").unwrap();
-    }
-
-    /// Everything that comes from the server is the protocol, or this fails.
-    fn next(&mut self) -> Value {
-        let mut line = String::new();
-        self.answers.read_line(&mut line).unwrap();
-        let message = read(&line);
-        assert_eq!(message["jsonrpc"], "2.0", "{message}");
-        message
-    }
-
-    fn ask(&mut self, method: &str, params: &Value) -> Value {
-        self.last_id += 1;
-        let request = json!({ "jsonrpc": "2.0", "id": self.last_id, "method": method, "params": params });
-        self.write(&request.to_string());
-        let answer = self.next();
-        assert_eq!(answer["id"], self.last_id, "{answer}");
-        answer
-    }
-
-    fn hand_in(&mut self, report: &Value) -> Value {
-        self.ask("tools/call", &json!({ "name": TOOL, "arguments": report }))["result"].take()
-    }
-
-    fn end(mut self) -> Said {
-        drop(self.requests.take());
-        let mut rest = String::new();
-        std::io::Read::read_to_string(&mut self.answers, &mut rest).unwrap();
-        let output = self.child.wait_with_output().unwrap();
-        let mut said = Said::of(output);
-        said.out = rest;
-        said
-    }
+/// Hands in a report.
+#[track_caller]
+fn hand_in(server: &mut Client, report: &Value) -> Value {
+    server.call(TOOL, report)
 }
 
 #[track_caller]
@@ -149,10 +92,10 @@ fn a_report_is_corrected_in_the_same_session_and_kept() {
         tools["result"]["tools"][0]["inputSchema"],
         read(&fs::read_to_string(attempt.path("schema.json")).unwrap())
     );
-    told(&server.hand_in(&read(RULE_BREAKING)), true, "/nextSteps");
+    told(&hand_in(&mut server, &read(RULE_BREAKING)), true, "/nextSteps");
     assert_eq!(attempt.refused(), Some(read(RULE_BREAKING)));
-    told(&server.hand_in(&read(COMPLETE)), false, "accepted");
-    told(&server.hand_in(&read(CONTINUE)), true, "not taken");
+    told(&hand_in(&mut server, &read(COMPLETE)), false, "accepted");
+    told(&hand_in(&mut server, &read(CONTINUE)), true, "not taken");
     assert_eq!(attempt.value(), Some(read(COMPLETE)));
     let said = server.end().with_status(0);
     assert_eq!((said.out.as_str(), said.err.as_str()), ("", ""));
@@ -163,8 +106,8 @@ fn without_a_rule_file_the_schema_alone_decides() {
     let attempt = Attempt::new();
     let mut command = attempt.command();
     command.env_remove("HARNESS_RULE_FILE");
-    let mut server = Server::of(command);
-    told(&server.hand_in(&read(RULE_BREAKING)), false, "accepted");
+    let mut server = Client::of(command);
+    told(&hand_in(&mut server, &read(RULE_BREAKING)), false, "accepted");
     server.end().with_status(0);
 }
 
@@ -173,9 +116,9 @@ fn corrections_are_as_many_as_the_environment_says() {
     let attempt = Attempt::new();
     let mut command = attempt.command();
     command.env("HARNESS_CORRECTIONS", "0");
-    let mut server = Server::of(command);
-    told(&server.hand_in(&read(RULE_BREAKING)), true, "This is final");
-    told(&server.hand_in(&read(COMPLETE)), true, "not looked at");
+    let mut server = Client::of(command);
+    told(&hand_in(&mut server, &read(RULE_BREAKING)), true, "This is final");
+    told(&hand_in(&mut server, &read(COMPLETE)), true, "not looked at");
     assert_eq!((attempt.value(), attempt.refused()), (None, Some(read(RULE_BREAKING))));
     server.end().with_status(0);
 }
@@ -209,11 +152,11 @@ fn a_huge_report_is_refused_with_its_measure_and_one_beyond_that_ends_nothing() 
     let mut server = attempt.server();
     let mut huge = read(COMPLETE);
     huge["summary"] = "x".repeat(2 << 20).into();
-    told(&server.hand_in(&huge), true, "1048576 are allowed");
+    told(&hand_in(&mut server, &huge), true, "1048576 are allowed");
     // The protocol's reader skips a message of more than 16 MiB, so there is nothing to answer.
     let message = format!(r#"{{"jsonrpc":"2.0","id":99,"method":"{}"}}"#, "x".repeat(17 << 20));
     server.write(&message);
-    told(&server.hand_in(&read(COMPLETE)), false, "accepted");
+    told(&hand_in(&mut server, &read(COMPLETE)), false, "accepted");
     server.end().with_status(0).with_err("exceeded the maximum line length");
 }
 
@@ -244,8 +187,8 @@ fn a_value_file_that_cannot_be_written_is_told_on_standard_error() {
     let attempt = Attempt::new();
     let mut command = attempt.command();
     command.env("HARNESS_VALUE_FILE", attempt.path("missing/value.json"));
-    let mut server = Server::of(command);
-    told(&server.hand_in(&read(COMPLETE)), true, "could not be kept");
+    let mut server = Client::of(command);
+    told(&hand_in(&mut server, &read(COMPLETE)), true, "could not be kept");
     server.end().with_status(0).with_err("a report cannot be kept");
 }
 
@@ -254,7 +197,7 @@ fn a_link_in_the_place_of_the_value_is_never_followed() {
     let attempt = Attempt::new();
     std::os::unix::fs::symlink(attempt.path("elsewhere"), attempt.path("value.json")).unwrap();
     let mut server = attempt.server();
-    told(&server.hand_in(&read(COMPLETE)), true, "not taken");
+    told(&hand_in(&mut server, &read(COMPLETE)), true, "not taken");
     assert!(!attempt.path("elsewhere").exists());
     server.end().with_status(0);
 }
@@ -264,12 +207,9 @@ fn a_signal_ends_the_server_while_its_input_stays_open() {
     for signal in [Signal::TERM, Signal::INT] {
         let attempt = Attempt::new();
         let mut server = attempt.server();
-        told(&server.hand_in(&read(COMPLETE)), false, "accepted");
-        let pid = i32::try_from(server.child.id()).ok().and_then(Pid::from_raw).unwrap();
-        kill_process(pid, signal).unwrap();
-        let mut rest = String::new();
-        std::io::Read::read_to_string(&mut server.answers, &mut rest).unwrap();
-        assert_eq!(rest, "");
-        assert_eq!(server.child.wait().unwrap().code(), Some(0));
+        told(&hand_in(&mut server, &read(COMPLETE)), false, "accepted");
+        server.signal(signal);
+        let said = server.wait().with_status(0);
+        assert_eq!(said.out, "");
     }
 }

@@ -5,12 +5,14 @@
 mod bad_input;
 mod capture;
 mod captures;
+mod client;
 mod demo;
 mod endings;
 mod help;
 mod inspection;
 mod interruption;
 mod known_agents;
+mod mcp;
 mod objectives;
 mod output;
 mod pty;
