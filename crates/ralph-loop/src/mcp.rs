@@ -51,12 +51,12 @@ pub(crate) fn mcp(arguments: McpArguments) -> std::result::Result<Exit, Failure>
             "ralph-loop: processes that leave their agent will be found by their mark only: {error}"
         ));
     }
-    // An agent that a killed server has left works on until somebody ends it. The client need not wait for that.
-    thread::spawn(|| {
-        if let Err(failure) = run::sweep() {
-            shown::warn(&format!("ralph-loop: {:#}", failure.error));
-        }
-    });
+    // An agent that a killed server has left works on until somebody ends it.
+    if let Ok(lock) = WorkspaceLock::take(&state, &launch.workspace, &RunId::from("mcp"), shared_workspace)
+        && lock.abandoned().is_some()
+    {
+        run::sweep()?;
+    }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -188,6 +188,7 @@ impl LoopHost for Host {
                 let message = format!("run {id} is not interrupted, so it cannot be taken up again");
                 return Err(Refusal::new("not-interrupted", message));
             }
+            run::sweep().map_err(|failure| unusable(&*failure.error))?;
             let launch = part.state.launch(&id).map_err(|error| unusable(&*error))?;
             launch.agent.find().map_err(|failure| unusable(&*failure.error))?;
             let lock = part.admit(&launch, &id)?;

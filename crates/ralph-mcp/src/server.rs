@@ -6,8 +6,8 @@ use ralph_tool::Envelope;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, ContentBlock,
     CreateTaskResult, DetailedTask, ErrorData, GetTaskParams, GetTaskResult, Implementation, JsonObject,
-    ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, ServerCapabilities, ServerConfig,
-    Task, TaskPayload, TaskStatus, Tool, UpdateTaskParams,
+    ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, ProtocolVersion, ServerCapabilities,
+    ServerConfig, Task, TaskPayload, TaskStatus, Tool, UpdateTaskParams,
 };
 use rmcp::service::RequestContext;
 use rmcp::{RoleServer, ServerHandler};
@@ -31,7 +31,8 @@ use crate::tools::{self, CANCEL, DEFAULT_WAIT_SECONDS, MAX_WAIT_SECONDS, RESULT,
 /// - `ralph` runs a loop and returns when it has ended: the canonical envelope as structured content, the bounded
 ///   rendering as text. What the client cancels is cancelled, and so is what it leaves behind when it closes the
 ///   connection.
-/// - A client that declares the Tasks extension gets a task for a call of `ralph` instead. The task's id is the run's.
+/// - A client that declares the Tasks extension, with the revision 2026-07-28 of the protocol or a later one, gets a task
+///   for a call of `ralph` instead. The task's id is the run's.
 /// - Every other client has `ralph_start`, `ralph_status`, `ralph_wait`, `ralph_result` and `ralph_cancel`.
 /// - An error is a tool error: `{ "code", "message", "details" }` as structured content, and the rendering as text.
 /// - With a progress token, one notification for each round that begins: its number, the cap, and the status of the
@@ -210,7 +211,7 @@ impl Handler {
                 })?,
         };
         let until = Instant::now() + Duration::from_secs(seconds);
-        let (run, mut facts) = self.known(args).await?;
+        let (run, mut facts) = self.known_or_latest(args).await?;
         if let Some(live) = self.runs.get(&run) {
             follow(&live, context, Some(until), Leave::Leaves).await;
             facts = self.facts(&run).await?;
@@ -227,7 +228,7 @@ impl Handler {
     }
 
     async fn result(&self, args: &Value) -> Result<CallToolResult, Refusal> {
-        let (run, facts) = self.known(args).await?;
+        let (run, facts) = self.known_or_latest(args).await?;
         match facts.standing {
             Standing::Ended(_) => Ok(self.ended(&run, facts).await),
             Standing::Running => {
@@ -249,6 +250,15 @@ impl Handler {
             (None, Standing::Running) => Err(elsewhere(&run)),
             (None, _) => Ok(stands(&run, &facts)),
         }
+    }
+
+    /// Finds the run that a call names, or the latest one for a call that names none.
+    async fn known_or_latest(&self, args: &Value) -> Result<(RunId, RunFacts), Refusal> {
+        if args.get("runId").is_some_and(|run| !run.is_null()) {
+            return self.known(args).await;
+        }
+        let latest = self.host.latest(1).await?.into_iter().next();
+        latest.ok_or_else(|| Refusal::new("unknown-run", "there are no runs here yet"))
     }
 
     /// Finds the run that a call names.
@@ -447,7 +457,7 @@ impl ServerHandler for Handler {
         let args = Value::Object(request.arguments.unwrap_or_default());
         let answered = match &*request.name {
             name if name == self.name() => {
-                if context.client_capabilities().is_some_and(|capabilities| capabilities.supports_tasks()) {
+                if takes_tasks(&context) {
                     let args = without_run_id(args);
                     return Ok(match self.start(args).await {
                         Ok(Started { run, facts }) => {
@@ -519,6 +529,15 @@ impl ServerHandler for Handler {
         }
         Ok(())
     }
+}
+
+/// Says whether the client understands a task in place of a result.
+///
+/// Some declare the extension under older revisions as well, whose results have no type that tells the two apart, and
+/// take a task for a broken result there.
+fn takes_tasks(context: &RequestContext<RoleServer>) -> bool {
+    context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)
+        && context.client_capabilities().is_some_and(|capabilities| capabilities.supports_tasks())
 }
 
 /// A call of `ralph` always starts a new run.

@@ -13,10 +13,13 @@ pub(crate) struct RunStatus {
     pub(crate) run_id: RunId,
     pub(crate) state: &'static str,
     /// How it ended: the loop's own status, `cancelled`, or an error's code.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) outcome: Option<String>,
     /// How many rounds were started.
     pub(crate) round: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) max_rounds: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) last_report: Option<LastReport>,
     pub(crate) started_at: String,
     pub(crate) updated_at: String,

@@ -41,6 +41,10 @@ pub(crate) fn all(tool: &RalphTool) -> Vec<Tool> {
     let works = || ToolAnnotations::new().destructive(true).open_world(true);
     let looks = || ToolAnnotations::new().read_only(true).open_world(false);
     let run = json!({ "type": "string", "description": "The run's id, as `ralph_start` returned it." });
+    let run_or_latest = json!({
+        "type": "string",
+        "description": "The run's id, as `ralph_start` returned it. Leave it out for the latest run here.",
+    });
     let of_run = object(&json!({ "type": "object", "properties": { "runId": run }, "required": ["runId"] }));
 
     let mut start = definition.input_schema().clone();
@@ -90,16 +94,15 @@ pub(crate) fn all(tool: &RalphTool) -> Vec<Tool> {
             object(&json!({
                 "type": "object",
                 "properties": {
-                    "runId": run,
+                    "runId": run_or_latest,
                     "seconds": {
-                        "type": ["integer", "null"],
+                        "type": "integer",
                         "description": format!(
                             "The longest to wait, from 1 to {MAX_WAIT_SECONDS}; less than your client allows a call. \
-                             Leave it out, or give null, for {DEFAULT_WAIT_SECONDS}."
+                             Leave it out for {DEFAULT_WAIT_SECONDS}."
                         ),
                     },
                 },
-                "required": ["runId"],
             })),
         )
         .with_raw_output_schema(Arc::clone(&status))
@@ -107,7 +110,7 @@ pub(crate) fn all(tool: &RalphTool) -> Vec<Tool> {
         Tool::new(
             RESULT,
             "Returns what came of a run that has ended, as `ralph` would have returned it. May be asked again.",
-            Arc::clone(&of_run),
+            object(&json!({ "type": "object", "properties": { "runId": run_or_latest } })),
         )
         .with_raw_output_schema(result)
         .with_annotations(looks()),
@@ -128,7 +131,7 @@ fn either(success: &Value) -> Arc<JsonObject> {
         "properties": {
             "code": { "type": "string" },
             "message": { "type": "string" },
-            "details": {},
+            "details": { "type": "object" },
         },
         "required": ["code", "message"],
     });
@@ -141,11 +144,11 @@ fn status_schema() -> Value {
         "properties": {
             "runId": { "type": "string" },
             "state": { "type": "string", "enum": ["running", "interrupted", "ended"] },
-            "outcome": { "type": ["string", "null"] },
+            "outcome": { "type": "string" },
             "round": { "type": "integer" },
-            "maxRounds": { "type": ["integer", "null"] },
+            "maxRounds": { "type": "integer" },
             "lastReport": {
-                "type": ["object", "null"],
+                "type": "object",
                 "properties": { "round": { "type": "integer" }, "status": { "type": "string" } },
             },
             "startedAt": { "type": "string" },

@@ -27,9 +27,20 @@ pub(crate) struct Client {
 impl Client {
     /// Starts the server and greets it as the revision 2025-06-18 wants it.
     pub(crate) fn of(command: Command) -> Self {
+        Self::greeting(command, json!({}))
+    }
+
+    /// The same for a client that declares tasks under a revision that has none.
+    pub(crate) fn declaring_tasks_early(command: Command) -> Self {
+        Self::greeting(command, json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } }))
+    }
+
+    fn greeting(command: Command, capabilities: Value) -> Self {
         let mut client = Self::silent(command, None);
         let hello = json!({
-            "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "test", "version": "1" },
+            "protocolVersion": "2025-06-18",
+            "capabilities": capabilities,
+            "clientInfo": { "name": "test", "version": "1" },
         });
         let answer = client.ask("initialize", &hello);
         assert_eq!(answer["result"]["protocolVersion"], "2025-06-18", "{answer}");

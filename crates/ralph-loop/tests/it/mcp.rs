@@ -125,6 +125,8 @@ fn refusals_are_tool_errors_with_a_stable_code() {
         refused(&client.call(tool, &json!({ "runId": "../../etc" })), "unknown-run");
         refused(&client.call(tool, &json!({ "runId": 7 })), "invalid-arguments");
     }
+    refused(&client.call("ralph_wait", &json!({})), "unknown-run");
+    refused(&client.call("ralph_cancel", &json!({})), "invalid-arguments");
     let answer = client.ask("tools/call", &json!({ "name": "bash", "arguments": {} }));
     assert_eq!(answer["error"]["code"], -32602, "{answer}");
     // Nothing was started, and nothing is left of what was not.
@@ -208,6 +210,7 @@ fn a_loop_can_be_followed_by_its_id() {
     assert_eq!(last["structuredContent"]["round"], 3, "{last}");
     let result = client.call("ralph_result", &json!({ "runId": run }));
     assert_eq!(result["structuredContent"]["result"]["report"], read(COMPLETE), "{result}");
+    assert_eq!(client.call("ralph_result", &json!({})), result, "the latest run, without an id");
     refused(&client.call("ralph_start", &json!({ "runId": run })), "run-ended");
     let listed = client.call("ralph_status", &json!({}));
     assert_eq!(listed["structuredContent"]["runs"][0]["runId"], run.as_str(), "{listed}");
@@ -322,6 +325,16 @@ fn a_client_that_knows_tasks_gets_one_whose_id_is_the_runs() {
     assert_eq!(got["result"]["result"]["structuredContent"]["result"]["status"], "complete", "{got}");
     let unknown = client.ask("tasks/get", &json!({ "taskId": "none" }));
     assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
+    client.end().with_status(0);
+}
+
+#[test]
+fn a_client_of_an_older_revision_gets_results_whatever_it_declares() {
+    let stage = Stage::new();
+    let agent = stage.script("agent.sh", &hand_in(COMPLETE));
+    let mut client = Client::declaring_tasks_early(server(&stage, &agent));
+    let result = client.call("ralph", &objective());
+    assert_eq!(result["structuredContent"]["result"]["status"], "complete", "{result}");
     client.end().with_status(0);
 }
 
