@@ -9,7 +9,7 @@ use harness_subagent::SubagentProvider;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::arguments::{HandIn, PromptBy, RunArguments};
+use crate::arguments::{AgentArguments, HandIn, PromptBy};
 use crate::exit::Failure;
 use crate::known_agent::KnownAgent;
 use crate::settings::{DeclaredAgent, Settings, suggestion};
@@ -52,10 +52,10 @@ pub(crate) struct CommandWay {
 
 impl Agent {
     /// Chooses the agent of a new run: the program behind `--`, or what the settings name or have alone.
-    pub(crate) fn choose(arguments: &RunArguments, settings: &Settings) -> Result<Self, Failure> {
+    pub(crate) fn choose(arguments: &AgentArguments, settings: &Settings) -> Result<Self, Failure> {
         let agent = if let Some((program, rest)) = arguments.program.split_first() {
             // A program on the command line is stronger than a name in a file, and contradicts one beside it.
-            if arguments.agent.as_deref().is_some_and(|name| name != COMMAND) {
+            if arguments.name.as_deref().is_some_and(|name| name != COMMAND) {
                 return Err(Failure::refuse(
                     "--agent names one agent and the program behind `--` is another; give one of them",
                 ));
@@ -84,7 +84,7 @@ impl Agent {
     }
 
     /// Takes what the command line chooses about the agent.
-    fn with_choices(mut self, arguments: &RunArguments) -> Result<Self, Failure> {
+    fn with_choices(mut self, arguments: &AgentArguments) -> Result<Self, Failure> {
         let is_asked_for = arguments.model.is_some() || arguments.permissions.is_some();
         match &mut self.way {
             Way::Known(known) => {

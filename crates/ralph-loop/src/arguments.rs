@@ -90,10 +90,39 @@ pub(crate) struct RunArguments {
     pub(crate) objective_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) workspace: WorkspaceArguments,
+    #[command(flatten)]
+    pub(crate) agent: AgentArguments,
+    #[command(flatten)]
+    pub(crate) limits: LimitArguments,
+    /// Cancel the run at a time of day (`07:00`) or after a duration (`8h`).
+    #[arg(long, value_name = "TIME", value_parser = crate::deadline::parse)]
+    pub(crate) until: Option<Deadline>,
+    /// Run even if another loop runs in the workspace.
+    #[arg(long)]
+    pub(crate) allow_shared_workspace: bool,
+    #[command(flatten)]
+    pub(crate) display: DisplayArguments,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct McpArguments {
+    #[command(flatten)]
+    pub(crate) workspace: WorkspaceArguments,
+    #[command(flatten)]
+    pub(crate) agent: AgentArguments,
+    #[command(flatten)]
+    pub(crate) limits: LimitArguments,
+    /// Run even if another loop runs in the workspace.
+    #[arg(long)]
+    pub(crate) allow_shared_workspace: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct AgentArguments {
     /// The agent: one that `ralph-loop.toml` declares, or one that is known by name, such as `claude-code`. Not needed
     /// when there is one only, or with `--`.
-    #[arg(long, value_name = "NAME")]
-    pub(crate) agent: Option<String>,
+    #[arg(id = "agent", long = "agent", value_name = "NAME")]
+    pub(crate) name: Option<String>,
     /// The model of an agent that is known by name
     #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) model: Option<String>,
@@ -101,11 +130,6 @@ pub(crate) struct RunArguments {
     /// [default: workspace]
     #[arg(long, value_name = "PERMISSIONS", value_parser = crate::known_agent::permissions)]
     pub(crate) permissions: Option<Permissions>,
-    #[command(flatten)]
-    pub(crate) limits: LimitArguments,
-    /// Cancel the run at a time of day (`07:00`) or after a duration (`8h`).
-    #[arg(long, value_name = "TIME", value_parser = crate::deadline::parse)]
-    pub(crate) until: Option<Deadline>,
     /// How the program behind `--` hands in its report [default: file]
     #[arg(long, value_enum, hide_default_value = true)]
     pub(crate) output: Option<HandIn>,
@@ -115,37 +139,6 @@ pub(crate) struct RunArguments {
     /// Let a variable of this environment through to the agent. May be given again.
     #[arg(long = "pass-env", value_name = "NAME", value_parser = settings::variable_name)]
     pub(crate) pass_env: Vec<String>,
-    /// Run even if another loop runs in the workspace.
-    #[arg(long)]
-    pub(crate) allow_shared_workspace: bool,
-    #[command(flatten)]
-    pub(crate) display: DisplayArguments,
-    /// The agent: a program and its arguments. No shell is involved.
-    #[arg(last = true, value_name = "PROGRAM")]
-    pub(crate) program: Vec<String>,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct McpArguments {
-    #[command(flatten)]
-    pub(crate) workspace: WorkspaceArguments,
-    /// The agent that `ralph-loop.toml` declares under this name. Not needed when there is one only, or with `--`.
-    #[arg(long, value_name = "NAME")]
-    pub(crate) agent: Option<String>,
-    #[command(flatten)]
-    pub(crate) limits: LimitArguments,
-    /// How the program behind `--` hands in its report [default: file]
-    #[arg(long, value_enum, hide_default_value = true)]
-    pub(crate) output: Option<HandIn>,
-    /// How the program behind `--` gets its prompt [default: stdin]
-    #[arg(long, value_enum, hide_default_value = true)]
-    pub(crate) prompt: Option<PromptBy>,
-    /// Let a variable of this environment through to the agent. May be given again.
-    #[arg(long = "pass-env", value_name = "NAME", value_parser = settings::variable_name)]
-    pub(crate) pass_env: Vec<String>,
-    /// Run even if another loop runs in the workspace.
-    #[arg(long)]
-    pub(crate) allow_shared_workspace: bool,
     /// The agent: a program and its arguments. No shell is involved.
     #[arg(last = true, value_name = "PROGRAM")]
     pub(crate) program: Vec<String>,

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::agent::{Agent, COMMAND};
-use crate::arguments::LimitArguments;
+use crate::arguments::{AgentArguments, LimitArguments};
 use crate::settings::{Origin, Settings};
 use crate::shown;
 use crate::state::State;
@@ -55,9 +55,12 @@ impl Launch {
         }
     }
 
-    /// Remembers that the command line chose `name`.
-    pub(crate) fn by_flag(&mut self, name: &str) {
-        self.origins.insert(name.to_owned(), Origin::Flag.to_string());
+    /// Remembers what the command line has chosen about the agent.
+    pub(crate) fn take_choices(&mut self, arguments: &AgentArguments) {
+        let chosen = [("model", arguments.model.is_some()), ("permissions", arguments.permissions.is_some())];
+        for (name, _) in chosen.into_iter().filter(|(_, is_chosen)| *is_chosen) {
+            self.origins.insert(name.to_owned(), Origin::Flag.to_string());
+        }
     }
 
     pub(crate) fn parent(&self) -> Result<Parent> {

@@ -22,7 +22,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
-use crate::arguments::{DisplayArguments, McpArguments, RunArguments};
+use crate::arguments::{AgentArguments, McpArguments};
 use crate::exit::{Exit, Failure};
 use crate::launch::{Launch, Wired};
 use crate::run;
@@ -38,11 +38,12 @@ pub(crate) fn mcp(arguments: McpArguments) -> std::result::Result<Exit, Failure>
     let workspace = run::workspace(&arguments.workspace.workspace)?;
     let mut settings = Settings::read(&workspace)?;
     let shared_workspace = arguments.allow_shared_workspace;
-    let arguments = as_run(arguments);
-    settings.take_flags(arguments.agent.clone(), &arguments.limits, arguments.pass_env.clone());
-    let agent = Agent::choose(&arguments, &settings)?;
+    let AgentArguments { name, pass_env, .. } = &arguments.agent;
+    settings.take_flags(name.clone(), &arguments.limits, pass_env.clone());
+    let agent = Agent::choose(&arguments.agent, &settings)?;
     let state = State::open()?;
-    let launch = Launch::new(workspace, agent, &settings);
+    let mut launch = Launch::new(workspace, agent, &settings);
+    launch.take_choices(&arguments.agent);
     let parent = launch.parent().map_err(Failure::usage)?;
 
     // What our children leave behind becomes ours, so that it can be found and ended.
@@ -105,26 +106,6 @@ impl Signals {
             }
             stop.cancel();
         }
-    }
-}
-
-/// The arguments of a run without an objective, which the client gives.
-fn as_run(arguments: McpArguments) -> RunArguments {
-    let McpArguments { workspace, agent, limits, output, prompt, pass_env, allow_shared_workspace, program } =
-        arguments;
-    RunArguments {
-        objective: None,
-        objective_file: None,
-        workspace,
-        agent,
-        limits,
-        until: None,
-        output,
-        prompt,
-        pass_env,
-        allow_shared_workspace,
-        display: DisplayArguments { json: false },
-        program,
     }
 }
 

@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
-use crate::arguments::{ContinueArguments, DisplayArguments, ResumeArguments, RunArguments};
+use crate::arguments::{AgentArguments, ContinueArguments, DisplayArguments, ResumeArguments, RunArguments};
 use crate::deadline::Deadline;
 use crate::exit::{Exit, Failure};
 use crate::launch::{Launch, Wired};
@@ -30,8 +30,9 @@ pub(crate) fn run(arguments: RunArguments) -> Result<Exit, Failure> {
     refuse_inside_an_agent()?;
     let workspace = workspace(&arguments.workspace.workspace)?;
     let mut settings = Settings::read(&workspace)?;
-    settings.take_flags(arguments.agent.clone(), &arguments.limits, arguments.pass_env.clone());
-    let agent = Agent::choose(&arguments, &settings)?;
+    let AgentArguments { name, pass_env, .. } = &arguments.agent;
+    settings.take_flags(name.clone(), &arguments.limits, pass_env.clone());
+    let agent = Agent::choose(&arguments.agent, &settings)?;
     let objective = objective(&arguments)?;
     let state = State::open()?;
     let start = Start {
@@ -42,10 +43,7 @@ pub(crate) fn run(arguments: RunArguments) -> Result<Exit, Failure> {
         display: arguments.display,
     };
     let mut launch = Launch::new(workspace, agent, &settings);
-    let chosen = [("model", arguments.model.is_some()), ("permissions", arguments.permissions.is_some())];
-    for (name, _) in chosen.into_iter().filter(|(_, is_chosen)| *is_chosen) {
-        launch.by_flag(name);
-    }
+    launch.take_choices(&arguments.agent);
     start.carry_out(&state, &launch)
 }
 
