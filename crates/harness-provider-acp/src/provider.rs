@@ -9,11 +9,11 @@ use harness_process::{
     ChildSpec, Environment, Gentle, Input, Limits, Mark, Output, Shutdown, StartError, Transcript,
 };
 use harness_provider_cli::parts::{
-    CallFiles, Capture, CliRun, mark_label, missing, refusal, unwritable, with_how,
+    CallFiles, Capture, CliRun, child_id, mark_label, missing, refusal, unwritable, with_how,
 };
 use harness_provider_cli::{ATTEMPT, CALL, CaptureServer, DEPTH, RUN, value_file};
 use harness_subagent::{
-    AgentId, Capabilities, Error, ErrorKind, Origin, OutputContract, Result, StartSubagent, SubagentProvider,
+    Capabilities, Error, ErrorKind, Origin, OutputContract, Result, StartSubagent, SubagentProvider,
     SubagentRun,
 };
 
@@ -286,10 +286,6 @@ impl AcpProvider {
             .with_transcript(Transcript::new(files.transcript()).with_cap(self.transcript_cap));
         let child = harness_process::start(spec)
             .map_err(|error| Error::new(ErrorKind::Provider, "cannot start the child").with_source(error))?;
-        // For people who look for the process; nobody else reads it.
-        if let Err(error) = files.write("pid", format!("{}\n", child.pid()).as_bytes()) {
-            tracing::warn!(%error, "the child's pid could not be written down");
-        }
         let value = capture.as_ref().map(|capture| capture.files.clone());
         let course = Course {
             topic: Topic {
@@ -315,7 +311,7 @@ impl AcpProvider {
             max_value_bytes: self.max_value_bytes,
             transcript: files.transcript(),
         };
-        let id = AgentId::new(format!("{}/{}", self.name, files.directory().display()));
+        let id = child_id(&self.name, files.directory(), child.pid());
         let control = child.control();
         Ok(CliRun::follow(id, control, |activity| course.follow(child, activity)).stopped_by(stop))
     }

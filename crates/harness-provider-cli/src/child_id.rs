@@ -5,7 +5,8 @@ use std::path::Path;
 use harness_subagent::AgentId;
 
 /// Makes the id of the child `pid` of the provider `name`: `<name>/<directory of the call's files>#<pid>`.
-pub(crate) fn child_id(name: &str, directory: &Path, pid: u32) -> AgentId {
+#[must_use]
+pub fn child_id(name: &str, directory: &Path, pid: u32) -> AgentId {
     AgentId::new(format!("{name}/{}#{pid}", directory.display()))
 }
 

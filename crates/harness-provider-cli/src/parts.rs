@@ -6,6 +6,7 @@
 
 pub use crate::call_files::CallFiles;
 pub use crate::capture::{Capture, CaptureFiles};
+pub use crate::child_id::child_id;
 pub use crate::command::{mark_label, refusal, unwritable};
 pub use crate::instructions::{missing, with_how};
 pub use crate::run::{CliRun, End};
