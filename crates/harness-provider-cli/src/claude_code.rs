@@ -1,4 +1,71 @@
 //! Claude Code, Anthropic's `claude`.
+//!
+//! # How it is started
+//!
+//! | option | why |
+//! |---|---|
+//! | `-p --input-format stream-json --output-format stream-json --verbose` | one event a line, on a standard input that stays open: the child can be interrupted, and told to go on |
+//! | `--setting-sources ""` | no settings of the user or the project, and so none of their hooks, permissions, plugins, skills, agents |
+//! | `--add-dir WORKSPACE`, with a variable that has instructions read from there | the workspace's own `CLAUDE.md`, what it imports and `.claude/rules`, without the project's hooks and settings; left out with [`with_instructions(false)`](crate::AgentProvider::with_instructions) |
+//! | `--strict-mcp-config` | no MCP servers but the capture server, named in a file by `--mcp-config` |
+//! | `--no-session-persistence --disable-slash-commands` | no history, and no text of a prompt taken for a command |
+//! | `--permission-mode`, `--allowedTools` | see below |
+//! | `--json-schema` | the schema, in the agent's own schema mode |
+//! | `--model`, `--max-turns`, `--max-budget-usd` | where they are set |
+//!
+//! A `CLAUDE.md` in a folder below the workspace, or above it, is not read.
+//!
+//! Its environment switches off telemetry, error reports, self-update, memories and scheduled work, has it try twice
+//! more at most to reach its vendor, and has `CLAUDE_CONFIG_DIR` name a directory that only this child has.
+//!
+//! # Credentials
+//!
+//! The variables in [`Features::credentials`](crate::Features::credentials) are let through. What `claude` keeps after a
+//! login stays where it is, in the user's own `.credentials.json` or keychain, and is read and refreshed there
+//! (`CLAUDE_SECURESTORAGE_CONFIG_DIR`); of `.claude.json` the account and the API key are copied and nothing else. A
+//! command in the settings that makes keys (`apiKeyHelper`) is not run.
+//!
+//! Known offline is only whether there are credentials, not whether they are still good. On macOS they may be in the
+//! keychain, where this crate does not look.
+//!
+//! # Permissions
+//!
+//! - `read-only`: `dontAsk`, with the tools `Read`, `Glob` and `Grep`. Commands run only as far as Claude Code knows
+//!   them to change nothing.
+//! - `workspace`: `acceptEdits`, with the tool `Bash`. Files are changed in the workspace alone; a command can do what
+//!   the user can.
+//! - `unrestricted`: `bypassPermissions`. As root Claude Code refuses this unless `IS_SANDBOX=1` says that nothing
+//!   can be broken. The provider never says so itself: the variable is let through, and without it a start as root is
+//!   refused.
+//!
+//! # Handing in
+//!
+//! By its schema mode unless told otherwise. Claude Code checks the schema itself, hands a refused value back to the
+//! model, and ends the turn with the first valid one, without another request. A value that breaks the rule, or a turn
+//! without one, is answered by the provider with another message to the same child. In a capture server's mode the
+//! server does the former and the provider the latter.
+//!
+//! # How its ends are told apart
+//!
+//! By the last `result` event, `is_error` and `api_error_status` first, as `subtype` says "success" of many failures.
+//!
+//! | event | stop reason |
+//! |---|---|
+//! | no error, and a value | `completed` |
+//! | no error, and no value after all corrections | `permission-denied` where `permission_denials` lists something, else `no-value` |
+//! | `api_error_status` 429 | `rate-limited`, with `reset-at` where a `rate_limit_event` told it |
+//! | 401, 403 | `authentication` |
+//! | 503, 529 | `overloaded`; also where only the tries before had that status |
+//! | another status | `api-error` |
+//! | `error_max_turns`, `error_max_budget_usd` | `turn-limit`, `budget-limit` |
+//! | `error_max_structured_output_retries` | `schema-refused`, with the last value |
+//! | `stop_reason` `refusal` | `refusal` |
+//! | an answer with the error `max_output_tokens` | `max-tokens` |
+//! | an answer with the error `authentication_failed` | `authentication` |
+//! | none | by exit status: 0 `no-value`, another `error`, a signal `crashed` |
+//!
+//! Cancelled or out of time, a child is interrupted by a message, ends its own tools, and still tells what it used.
+//! What it used is counted by model over all turns, and its cost is what Claude Code computes from its price list.
 
 use std::ffi::OsString;
 use std::io;

@@ -1,4 +1,69 @@
 //! Codex, OpenAI's `codex`.
+//!
+//! # How it is started
+//!
+//! Installed with npm, `codex` is a script around a native program. The native one is started, so that signals reach it.
+//!
+//! | option | why |
+//! |---|---|
+//! | `exec --json -` | one event a line, the prompt on standard input |
+//! | `--ignore-user-config --ignore-rules` | no settings, profiles or rules of the user |
+//! | `--disable plugins --disable apps` | no plugins and apps, and no look for them on the network |
+//! | `-c features.hooks=false`, `goals`, `memories` | no hooks, and no goals or memories that would go on by themselves |
+//! | `-c skills.include_instructions=false` | no skills of the user, which lie outside of Codex's own directory |
+//! | `-c analytics.enabled=false` | no metrics; offline they would hold up the end for seconds |
+//! | `-c project_doc_max_bytes=0` | with [`with_instructions(false)`](crate::AgentProvider::with_instructions) only: the workspace's `AGENTS.md` is not read |
+//! | `--skip-git-repo-check -C WORKSPACE` | any workspace will do |
+//! | `-s read-only`, `-s workspace-write`, `--dangerously-bypass-approvals-and-sandbox` | the permissions; nobody is asked in any of them |
+//! | `--output-schema`, `-c mcp_servers.…` | the one or the other way to hand in a value |
+//! | `-m` | the model, where one is set |
+//!
+//! `CODEX_HOME` names a directory that only this child has. Codex keeps its session there; it is read when the child
+//! has ended, and removed with the directory.
+//!
+//! How often Codex itself tries again can be set for vendors that the user configures (`request_max_retries`,
+//! `stream_max_retries`, by [`with_arguments`](crate::AgentProvider::with_arguments)), and not for the built-in one,
+//! which gives up on a failing server after about half a minute.
+//!
+//! # Credentials
+//!
+//! The variables in [`Features::credentials`](crate::Features::credentials) are let through, and the user's
+//! `auth.json` is linked into the private directory, so that a token that is refreshed is refreshed for the user too. A
+//! keyring is not looked into. Known offline is only whether there are credentials, not whether they are still good.
+//!
+//! # Permissions
+//!
+//! - `read-only`, `workspace`: commands run in Codex's own sandbox, without network. Where the machine allows no such
+//!   sandbox, commands fail, and the child says so or not.
+//! - `unrestricted`: no sandbox.
+//!
+//! # Handing in
+//!
+//! By a capture server where there is one: it hands a refused value back in the same turn. Codex's own schema mode only
+//! passes the schema on to the vendor; the value is then the whole last message, which may be prose, and a child that
+//! has ended its turn cannot be spoken to again.
+//!
+//! # How its ends are told apart
+//!
+//! By the events `turn.completed` and `turn.failed`; an `error` event is a warning. Events have no field for the kind of
+//! a failure, but the session file has, in `codex_error_info`.
+//!
+//! | recorded | stop reason |
+//! |---|---|
+//! | `turn.completed`, and a value | `completed` |
+//! | `turn.completed`, and a last message that is not one JSON document | `unreadable-value` |
+//! | `turn.completed`, and nothing | `permission-denied` where an item was declined, else `no-value` |
+//! | HTTP status 429, `usage_limit_exceeded` | `rate-limited`, with `reset-at` where a limit that is used up tells it |
+//! | 401, 403, `unauthorized` | `authentication` |
+//! | 503, 529, `server_overloaded` | `overloaded` |
+//! | `cyber_policy` | `refusal` |
+//! | an answer that was cut off, which has no kind and one fixed text | `max-tokens` |
+//! | another failure | `api-error` |
+//! | no closing event | by exit status: 0 `no-value`, another `error`, a signal `crashed` |
+//!
+//! Cancelled or out of time, a child gets SIGINT and ends its own tools. What it used is in its session file up to its
+//! last answer, those of agents within it included; what it cost is not known. A child that is killed may not have
+//! written it down yet.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -37,7 +102,7 @@ const FEATURES: Features = Features {
     credentials: &["CODEX_API_KEY", "CODEX_ACCESS_TOKEN", "OPENAI_API_KEY"],
     instructions: "AGENTS.md",
     left_out: &[
-        "the user's config.toml, profiles, rules, hooks and goals",
+        "the user's config.toml, profiles, rules and hooks",
         "the user's own AGENTS.md, skills and memories",
         "plugins, apps and MCP servers",
         "session history",

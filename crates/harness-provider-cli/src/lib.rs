@@ -1,6 +1,8 @@
 //! Subagent providers whose children are command-line programs.
 //!
-//! [`CommandProvider`] runs any program as an agent. Supervision, time limits and the clean-up of whole process trees
+//! [`CommandProvider`] runs any program as an agent, and [`AgentProvider`] a coding agent that it knows: its options, its
+//! events and its ways to fail. What follows is about the former; the latter, and the modules [`claude_code`] and
+//! [`codex`], tell what is different with them. Supervision, time limits and the clean-up of whole process trees
 //! come from [`harness_process`]; this crate adds how a program gets its prompt, how it hands in its value, and how
 //! its end is judged.
 //!
@@ -44,8 +46,8 @@
 //! Each attempt at each call has a directory of its own, `<files>/<run>/<call>-<attempt>`, that only the user may
 //! enter: `transcript.log` with everything the child said, perhaps `prompt.txt`, and the value file. A schema is written
 //! once for the calls of a run, beside their directories, as `schema-<unique>.json`; an agent's calls have a
-//! `schema.json` each. Nothing is ever overwritten: an attempt that was made before is refused. Whoever makes the provider
-//! removes what is no longer wanted.
+//! `schema.json` each, a `home` while the agent runs, and a capture server's files. Nothing is ever overwritten: an
+//! attempt that was made before is refused. Whoever makes the provider removes what is no longer wanted.
 //!
 //! The id of a child names its provider, its directory and its process: [`pid_of`] reads the last.
 //!
