@@ -3,4 +3,5 @@
 mod conformance;
 mod ends;
 mod fake;
+mod tolerance;
 mod what_an_agent_gets;
