@@ -14,7 +14,7 @@ use crate::call_files::CallFiles;
 use crate::capture::Capture;
 use crate::detect::Login;
 use crate::value_file::ValueFile;
-use crate::{AgentKind, Features, Version, claude_code, codex};
+use crate::{AgentKind, Features, Version, claude_code, codex, gemini, opencode, qwen_code};
 
 /// One kind of agent. It holds nothing; everything about one child is in what it is given and what it makes.
 pub(crate) trait Agent: Debug + Send + Sync + 'static {
@@ -46,6 +46,9 @@ impl AgentKind {
         match self {
             Self::ClaudeCode => &claude_code::ClaudeCode,
             Self::Codex => &codex::Codex,
+            Self::Gemini => &gemini::Gemini,
+            Self::Opencode => &opencode::Opencode,
+            Self::QwenCode => &qwen_code::QwenCode,
         }
     }
 }
@@ -103,6 +106,11 @@ pub(crate) trait Conversation: Debug + Send {
     /// Returns what reads the records that an ended child has left in its private directory, where it leaves any. It
     /// is given the child's session, and may block.
     fn look_back(&self) -> Option<fn(&Path, Option<&str>) -> Records> {
+        None
+    }
+
+    /// Judges the end of a child that exited with `code` and told no end of its turn.
+    fn over(&mut self, _code: i32) -> Option<Outcome> {
         None
     }
 

@@ -13,11 +13,18 @@ pub enum AgentKind {
     ClaudeCode,
     /// Codex, OpenAI's `codex`. See [`codex`](crate::codex).
     Codex,
+    /// Gemini CLI, Google's `gemini`. See [`gemini`](crate::gemini).
+    Gemini,
+    /// opencode. See [`opencode`](crate::opencode).
+    Opencode,
+    /// Qwen Code, Alibaba's `qwen`. See [`qwen_code`](crate::qwen_code).
+    QwenCode,
 }
 
 impl AgentKind {
     /// Every one, by name.
-    pub const ALL: &'static [Self] = &[Self::ClaudeCode, Self::Codex];
+    pub const ALL: &'static [Self] =
+        &[Self::ClaudeCode, Self::Codex, Self::Gemini, Self::Opencode, Self::QwenCode];
 
     /// Returns the stable name, for settings.
     #[must_use]
@@ -25,6 +32,9 @@ impl AgentKind {
         match self {
             Self::ClaudeCode => "claude-code",
             Self::Codex => "codex",
+            Self::Gemini => "gemini",
+            Self::Opencode => "opencode",
+            Self::QwenCode => "qwen-code",
         }
     }
 

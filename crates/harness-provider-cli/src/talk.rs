@@ -105,6 +105,11 @@ impl Talk {
                 last.outcome = records.failure.or(last.outcome);
             }
         }
+        if let Ending::Exited { code } = report.ending
+            && last.outcome.is_none()
+        {
+            last.outcome = self.conversation.over(code);
+        }
         let handed = match &self.source {
             Some(Source::Captured(files)) => self.captured(files),
             Some(Source::Told) => last.handed.unwrap_or(Handed::Nothing),

@@ -3,5 +3,6 @@
 mod conformance;
 mod ends;
 mod fake;
+mod plays;
 mod tolerance;
 mod what_an_agent_gets;

@@ -16,8 +16,11 @@ struct Prompted {
 impl Prompted {
     fn new(kind: AgentKind) -> Self {
         let fake = FakeAgent::new(kind, &Play::Prompted);
-        let provider = Arc::new(fake.provider());
-        Self { fake, provider }
+        let mut provider = fake.provider();
+        if provider.hand_in().is_none() {
+            provider = provider.with_capture(fake.capture_server());
+        }
+        Self { fake, provider: Arc::new(provider) }
     }
 }
 
@@ -72,6 +75,36 @@ mod codex {
 
     async fn new_fixture() -> Prompted {
         Prompted::new(AgentKind::Codex)
+    }
+
+    harness_testkit::subagent_provider_conformance!(new_fixture);
+}
+
+mod gemini {
+    use super::{AgentKind, Prompted};
+
+    async fn new_fixture() -> Prompted {
+        Prompted::new(AgentKind::Gemini)
+    }
+
+    harness_testkit::subagent_provider_conformance!(new_fixture);
+}
+
+mod opencode {
+    use super::{AgentKind, Prompted};
+
+    async fn new_fixture() -> Prompted {
+        Prompted::new(AgentKind::Opencode)
+    }
+
+    harness_testkit::subagent_provider_conformance!(new_fixture);
+}
+
+mod qwen_code {
+    use super::{AgentKind, Prompted};
+
+    async fn new_fixture() -> Prompted {
+        Prompted::new(AgentKind::QwenCode)
     }
 
     harness_testkit::subagent_provider_conformance!(new_fixture);

@@ -5,7 +5,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use harness_process::Limits;
 use harness_provider_cli::{AgentHandIn, AgentKind, Permissions};
 use harness_subagent::{OutputContract, StartSubagent, SubagentProvider, SubagentResult};
 use serde_json::{Value, json};
@@ -61,6 +63,13 @@ impl Recording {
         if let Some(permissions) = self.about.get("permissions").and_then(toml::Value::as_str) {
             provider = provider.with_permissions(Permissions::from_name(permissions).unwrap());
         }
+        if let Some(turns) = self.number("max-turns") {
+            provider = provider.with_max_turns(u32::try_from(turns).ok());
+        }
+        // It tried again and again, so that only a limit ended it.
+        if self.about.contains_key("until-its-deadline") {
+            provider = provider.with_limits(Limits::default().with_deadline(Duration::from_secs(3)));
+        }
         let cancellation = CancellationToken::new();
         let request = StartSubagent::stopped_by(cancellation.clone(), "go", fake.bench.parent())
             .with_output(contract());
@@ -106,7 +115,9 @@ impl Recording {
         compare("output", count("output-tokens").into(), usage.map(|usage| usage.output_tokens).into());
         let cost = usage.and_then(|usage| usage.cost_usd_micros);
         compare("cost", count("cost-usd-micros").into(), cost.into());
-        compare("whether a session is told", true.into(), result.session_id.is_some().into());
+        // Some ends come before there is a session.
+        let session = expected.get("session").and_then(toml::Value::as_bool).unwrap_or(true);
+        compare("whether a session is told", session.into(), result.session_id.is_some().into());
         let details = result.diagnostic.as_ref().map(harness_subagent::Diagnostic::details);
         for (name, value) in expected.get("details").and_then(toml::Value::as_table).into_iter().flatten() {
             let found = details.and_then(|details| details.get(name)).cloned();
@@ -172,4 +183,19 @@ fn of_claude_code() {
 #[test]
 fn of_codex() {
     check(AgentKind::Codex);
+}
+
+#[test]
+fn of_gemini() {
+    check(AgentKind::Gemini);
+}
+
+#[test]
+fn of_opencode() {
+    check(AgentKind::Opencode);
+}
+
+#[test]
+fn of_qwen_code() {
+    check(AgentKind::QwenCode);
 }

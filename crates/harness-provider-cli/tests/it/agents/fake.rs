@@ -14,6 +14,7 @@ use harness_subagent::{OutputRule, OutputRuleCatalog, OutputViolation, RuleRef};
 use harness_testkit::subagent::CaptureStandIn;
 use serde_json::{Value, json};
 
+use super::plays;
 use crate::support::Bench;
 
 /// The variable that names the file with what the agent plays.
@@ -72,7 +73,7 @@ impl FakeAgent {
         let (binary, place) = (std::env::current_exe().unwrap(), self.bench.place());
         let text = format!(
             "#!/bin/sh\nprintf '%s\\0' \"$@\" > '{place}/{name}.arguments'\nenv -0 > '{place}/{name}.environment'\n\
-             ls -A1 \"$CLAUDE_CONFIG_DIR$CODEX_HOME\" > '{place}/{name}.home' 2>&1\n\
+             ls -A1 \"$CLAUDE_CONFIG_DIR$CODEX_HOME$GEMINI_CLI_HOME$QWEN_HOME$XDG_DATA_HOME\" > '{place}/{name}.home' 2>&1\n\
              export {PLAY}='{place}/play.json'\n\
              exec '{binary}' --exact '{test}' --ignored --nocapture --test-threads=1\n",
             place = place.display(),
@@ -92,7 +93,7 @@ impl FakeAgent {
             .unwrap()
             .with("refuses-all", Arc::new(RefusesAll))
             .unwrap();
-        AgentProvider::new(self.kind, self.bench.files())
+        let provider = AgentProvider::new(self.kind, self.bench.files())
             .with_program(self.path("agent"))
             .with_rules(rules)
             .with_environment(self.bench.environment())
@@ -104,8 +105,11 @@ impl FakeAgent {
             )
             .with_shutdown(
                 Shutdown::default().with_graces(Duration::from_millis(500)).with_delivered_grace(seconds(5)),
-            )
-            .with_hand_in(AgentHandIn::Schema)
+            );
+        match self.kind.features().hand_in.contains(&AgentHandIn::Schema) {
+            true => provider.with_hand_in(AgentHandIn::Schema),
+            false => provider,
+        }
     }
 
     pub(crate) fn capture_server(&self) -> CaptureServer {
@@ -189,7 +193,7 @@ fn plays_an_agent() {
     let Some(file) = std::env::var_os(PLAY) else { return };
     let play: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
     let place = Path::new(&file).parent().unwrap();
-    let claude = play["kind"] == "claude-code";
+    let kind = play["kind"].as_str().unwrap();
     // The test harness leaves a line unfinished.
     say("");
     match play["lines"].as_str() {
@@ -197,15 +201,18 @@ fn plays_an_agent() {
             let records = Path::new(lines).with_extension("records.jsonl");
             let lines = fs::read_to_string(lines).unwrap();
             let mut server = None;
-            if claude {
-                replay_claude(&lines, place, &mut server);
-            } else {
-                replay_codex(&lines, &fs::read_to_string(records).unwrap(), place, &mut server);
+            match kind {
+                "claude-code" => replay_claude(&lines, place, &mut server),
+                "codex" => replay_codex(&lines, &fs::read_to_string(records).unwrap(), place, &mut server),
+                kind => plays::replay(kind, &lines, place),
             }
             end(&play);
         }
-        None if claude => perform_claude(),
-        None => perform_codex(),
+        None => match kind {
+            "claude-code" => perform_claude(),
+            "codex" => perform_codex(),
+            kind => plays::perform(kind, place),
+        },
     }
 }
 
@@ -224,7 +231,7 @@ fn end(play: &Value) -> ! {
     }
 }
 
-fn say(line: &str) {
+pub(super) fn say(line: &str) {
     let mut stdout = std::io::stdout().lock();
     stdout
         .write_all(line.as_bytes())
@@ -289,13 +296,13 @@ fn leave_records(session: &str, records: &str) {
 }
 
 /// A capture server that the played agent has started as it was told to.
-struct Server {
+pub(super) struct Server {
     child: Child,
     answers: BufReader<std::process::ChildStdout>,
 }
 
 impl Server {
-    fn of_claude(place: &Path) -> Self {
+    pub(super) fn of_claude(place: &Path) -> Self {
         let arguments = fs::read_to_string(place.join("agent.arguments")).unwrap();
         let mut arguments = arguments.split('\0').skip_while(|argument| *argument != "--mcp-config");
         let config = fs::read(arguments.nth(1).unwrap()).unwrap();
@@ -311,7 +318,7 @@ impl Server {
     }
 
     /// Starts a server with no more of an environment than agents give it.
-    fn start(config: &Value) -> Self {
+    pub(super) fn start(config: &Value) -> Self {
         let mut command = Command::new(config["command"].as_str().unwrap());
         command.args(config["args"].as_array().unwrap().iter().map(|argument| argument.as_str().unwrap()));
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap());
@@ -323,7 +330,7 @@ impl Server {
         Self { child, answers }
     }
 
-    fn call(&mut self, value: &Value) {
+    pub(super) fn call(&mut self, value: &Value) {
         let call = json!({
             "jsonrpc": "2.0", "id": 1, "method": "tools/call",
             "params": { "name": "submit_report", "arguments": value },
@@ -435,7 +442,7 @@ fn perform_codex() {
     std::process::exit(0);
 }
 
-fn babble(word: impl Fn()) -> ! {
+pub(super) fn babble(word: impl Fn()) -> ! {
     loop {
         word();
         std::thread::sleep(Duration::from_millis(50));
@@ -443,7 +450,7 @@ fn babble(word: impl Fn()) -> ! {
 }
 
 /// Takes no notice of any request to end.
-fn stubborn(word: impl Fn()) -> ! {
+pub(super) fn stubborn(word: impl Fn()) -> ! {
     use tokio::signal::unix::{SignalKind, signal};
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let _entered = runtime.enter();

@@ -63,6 +63,71 @@ async fn permissions_are_never_wider_than_was_said() {
 }
 
 #[tokio::test]
+async fn permissions_of_agents_that_only_have_modes_are_never_wider_than_was_said() {
+    for (kind, edits) in [(AgentKind::Gemini, "auto_edit"), (AgentKind::QwenCode, "auto-edit")] {
+        let fake = fake(kind);
+        let with = |permissions| fake.provider().with_permissions(permissions);
+        let found = arguments(&fake, &with(Permissions::ReadOnly)).await;
+        assert!(has(&found, &["--approval-mode", "default"]), "{found:?}");
+        assert!(!found.iter().any(|argument| argument == "--allowed-tools"), "{found:?}");
+        let found = arguments(&fake, &with(Permissions::Workspace)).await;
+        assert!(has(&found, &["--approval-mode", edits]), "{found:?}");
+        assert!(has(&found, &["--allowed-tools", "run_shell_command"]), "{found:?}");
+        let found = arguments(&fake, &with(Permissions::Unrestricted)).await;
+        assert!(has(&found, &["--approval-mode", "yolo"]), "{found:?}");
+    }
+
+    let opencode = fake(AgentKind::Opencode);
+    for (permissions, all, outside) in [
+        (Permissions::ReadOnly, "deny", Some("deny")),
+        (Permissions::Workspace, "allow", Some("deny")),
+        (Permissions::Unrestricted, "allow", None),
+    ] {
+        arguments(&opencode, &opencode.provider().with_permissions(permissions)).await;
+        let config = opencode.variable("OPENCODE_CONFIG_CONTENT").unwrap();
+        let config: serde_json::Value = serde_json::from_str(&config).unwrap();
+        assert_eq!(config["permission"]["*"], all);
+        assert_eq!(config["permission"]["external_directory"].as_str(), outside);
+        assert_eq!(config["permission"]["bash"].as_str(), None, "what is not named is as all is");
+    }
+}
+
+#[tokio::test]
+async fn nothing_of_the_user_but_a_login_is_carried_over_to_agents_with_accounts() {
+    for (kind, login, own, names) in [
+        (AgentKind::Gemini, ".gemini/oauth_creds.json", "GEMINI_CLI_HOME", vec![".gemini"]),
+        (AgentKind::Opencode, ".local/share/opencode/auth.json", "XDG_DATA_HOME", vec!["opencode"]),
+        (
+            AgentKind::QwenCode,
+            ".qwen/oauth_creds.json",
+            "QWEN_HOME",
+            vec!["oauth_creds.json", "settings.json"],
+        ),
+    ] {
+        let fake = fake(kind);
+        let home = fake.bench.place().join("user");
+        let login = home.join(login);
+        fs::create_dir_all(login.parent().unwrap()).unwrap();
+        fs::write(&login, "{}").unwrap();
+        fs::write(login.with_file_name("settings.json"), r#"{"mcpServers":{"mine":{}}}"#).unwrap();
+        let environment = fake.bench.environment().set("HOME", &home);
+        let provider = fake.provider().with_environment(environment);
+        let found = arguments(&fake, &provider).await;
+        assert_eq!(fake.home(), names, "{kind}");
+        let own = fake.variable(own).unwrap();
+        assert!(own.starts_with(fake.bench.files().to_str().unwrap()), "{own}");
+        match kind {
+            AgentKind::Opencode => {
+                assert_eq!(fake.variable("OPENCODE_DISABLE_PROJECT_CONFIG").as_deref(), Some("1"));
+            }
+            _ => assert!(has(&found, &["--allowed-mcp-server-names", "none"]), "{found:?}"),
+        }
+        assert!(login.is_file(), "the user's own file outlives the child");
+        assert_eq!(provider.detect().await.login, Login::Present(login.display().to_string()));
+    }
+}
+
+#[tokio::test]
 async fn root_outside_a_sandbox_is_refused_rather_than_called_a_sandbox() {
     if !rustix::process::geteuid().is_root() {
         return;
@@ -84,6 +149,19 @@ async fn instructions_of_the_workspace_can_be_left_out() {
     assert_eq!(claude.variable(switch).as_deref(), Some("1"));
     assert!(!has(&arguments(&claude, &claude.provider().with_instructions(false)).await, &option));
     assert_eq!(claude.variable(switch), None);
+
+    let opencode = fake(AgentKind::Opencode);
+    let file = opencode.bench.workspace().join("AGENTS.md");
+    fs::write(&file, "be brief").unwrap();
+    let named = || {
+        let config = opencode.variable("OPENCODE_CONFIG_CONTENT").unwrap();
+        let config: serde_json::Value = serde_json::from_str(&config).unwrap();
+        config["instructions"].as_array().unwrap().clone()
+    };
+    arguments(&opencode, &opencode.provider()).await;
+    assert_eq!(named(), [file.to_str().unwrap()]);
+    arguments(&opencode, &opencode.provider().with_instructions(false)).await;
+    assert!(named().is_empty());
 
     let codex = fake(AgentKind::Codex);
     let option = ["-c", "project_doc_max_bytes=0"];
@@ -131,7 +209,18 @@ async fn a_variable_that_nobody_named_does_not_reach_an_agent() {
         arguments(&fake, &fake.provider().with_environment(environment)).await;
         let ours =
             ["PATH", "PWD", "_", "SHLVL", "OLDPWD", "HARNESS_TEST_TOKEN", "HARNESS_MARK", "HARNESS_DEPTH"];
-        let agents = ["CLAUDE_", "DISABLE_", "MAX_STRUCTURED_OUTPUT_RETRIES", "CODEX_HOME", "IS_SANDBOX"];
+        let agents = [
+            "CLAUDE_",
+            "DISABLE_",
+            "MAX_STRUCTURED_OUTPUT_RETRIES",
+            "CODEX_HOME",
+            "IS_SANDBOX",
+            "GEMINI_CLI_",
+            "OPENCODE_",
+            "QWEN_",
+            "XDG_",
+            "NO_COLOR",
+        ];
         for variable in fake.variables("agent") {
             let name = variable.split('=').next().unwrap();
             let known = ours.contains(&name)
@@ -144,7 +233,8 @@ async fn a_variable_that_nobody_named_does_not_reach_an_agent() {
 
 #[tokio::test]
 async fn the_model_of_the_request_goes_before_that_of_the_provider() {
-    for (kind, option) in [(AgentKind::ClaudeCode, "--model"), (AgentKind::Codex, "-m")] {
+    for &kind in AgentKind::ALL {
+        let option = if kind == AgentKind::Codex { "-m" } else { "--model" };
         let fake = fake(kind);
         let provider = fake.provider().with_model("usual");
         assert!(has(&arguments(&fake, &provider).await, &[option, "usual"]));
@@ -255,6 +345,12 @@ async fn limits_of_turns_and_money_are_passed_on() {
 }
 
 #[tokio::test]
+async fn limits_of_turns_are_passed_on_to_other_agents() {
+    let qwen = fake(AgentKind::QwenCode);
+    assert!(has(&arguments(&qwen, &qwen.provider().with_max_turns(7)).await, &["--max-session-turns", "7"]));
+}
+
+#[tokio::test]
 async fn a_way_to_hand_in_is_taken_by_default_as_far_as_it_is_possible() {
     let server = CaptureServer::new("s", "t", "/bin/true");
     let claude = AgentProvider::new(AgentKind::ClaudeCode, "/nowhere");
@@ -262,7 +358,12 @@ async fn a_way_to_hand_in_is_taken_by_default_as_far_as_it_is_possible() {
     assert_eq!(claude.hand_in(), Some(AgentHandIn::Schema));
     assert_eq!(claude.with_capture(server.clone()).hand_in(), Some(AgentHandIn::Schema));
     assert_eq!(codex.hand_in(), Some(AgentHandIn::Schema));
-    assert_eq!(codex.with_capture(server).hand_in(), Some(AgentHandIn::Capture));
+    assert_eq!(codex.with_capture(server.clone()).hand_in(), Some(AgentHandIn::Capture));
+    for kind in [AgentKind::Gemini, AgentKind::Opencode] {
+        let provider = AgentProvider::new(kind, "/nowhere");
+        assert_eq!(provider.hand_in(), None, "{kind} has no schema mode");
+        assert_eq!(provider.with_capture(server.clone()).hand_in(), Some(AgentHandIn::Capture));
+    }
 }
 
 #[tokio::test]
