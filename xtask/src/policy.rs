@@ -82,7 +82,15 @@ pub(crate) struct Program {
 }
 
 /// End-to-end runs against real programs. They may install what they need, pinned.
-pub(crate) const E2E: &[Program] = &[];
+pub(crate) const E2E: &[Program] = &[AGENTS];
+
+const AGENTS: Program = Program {
+    name: "agents",
+    about: "real agents, run by ralph-loop against a scripted model: [--all] [--record] [CASE…]",
+    cargo: &["test", "--quiet", "--package", "ralph-loop", "--test", "agents", "--"],
+    npm: &["crates/ralph-loop/tests/agents/npm/claude-code", "crates/ralph-loop/tests/agents/npm/codex"],
+    environment: &[],
+};
 
 /// Repetitions that take too long for every change; their results are recorded in `docs/`.
 pub(crate) const SOAK: &[Program] = &[CRASH, HOSTILE];
