@@ -15,13 +15,14 @@ pub(crate) fn reason(error: &Error) -> StopReason {
     let data = error.data.as_ref();
     let named = |key: &str| data.and_then(|data| data.get(key));
     let kind = named("errorKind").or_else(|| named("codex_error_info"));
-    let status = kind.and_then(http_status);
+    let status = kind.and_then(http_status).or_else(|| vendor_status(error));
     kind.and_then(name).and_then(by_name).or_else(|| status.map(by_status)).unwrap_or(StopReason::ERROR)
 }
 
 /// The HTTP status of the model's vendor, where the error has one.
 pub(crate) fn vendor_status(error: &Error) -> Option<u16> {
-    error.data.as_ref()?.get("codex_error_info").and_then(http_status)
+    let told = error.data.as_ref().and_then(|data| data.get("codex_error_info")).and_then(http_status);
+    told.or_else(|| u16::try_from(i32::from(error.code)).ok().filter(|code| (400..600).contains(code)))
 }
 
 /// A name, or an object with one key that is the name.
@@ -98,6 +99,14 @@ mod tests {
         check(failed(json!(529)), StopReason::OVERLOADED);
         check(failed(json!(400)), StopReason::API_ERROR);
         check(failed(Value::Null), StopReason::ERROR);
+    }
+
+    #[test]
+    fn a_code_that_is_an_http_status_is_taken_for_one() {
+        assert_eq!(reason(&Error::new(429, "slow down")), StopReason::RATE_LIMITED);
+        assert_eq!(reason(&Error::new(400, "no")), StopReason::API_ERROR);
+        assert_eq!(vendor_status(&Error::new(503, "busy")), Some(503));
+        assert_eq!(reason(&Error::new(7, "no")), StopReason::ERROR);
     }
 
     #[test]
