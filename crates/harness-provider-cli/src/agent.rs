@@ -109,7 +109,8 @@ pub(crate) trait Conversation: Debug + Send {
         None
     }
 
-    /// Judges the end of a child that exited with `code` and told no end of its turn.
+    /// Judges the end of a child that exited with `code` and did not tell that its turn was completed, where that says
+    /// more than the child did.
     fn over(&mut self, _code: i32) -> Option<Outcome> {
         None
     }

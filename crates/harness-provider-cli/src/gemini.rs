@@ -205,6 +205,8 @@ fn carry_over(environment: &Environment, own: &std::path::Path) -> io::Result<()
 struct GeminiConversation {
     /// The message that comes in pieces at the moment.
     message: String,
+    /// What it said of an error of its vendor without the status.
+    statusless: Option<String>,
 }
 
 impl Conversation for GeminiConversation {
@@ -241,7 +243,7 @@ impl Conversation for GeminiConversation {
                 }
                 told.turn = Some(match event["status"].as_str() {
                     Some("success") => Outcome::Completed,
-                    _ => failure(&event["error"]),
+                    _ => self.failure(&event["error"]),
                 });
             }
             _ => {}
@@ -252,7 +254,7 @@ impl Conversation for GeminiConversation {
         match code {
             41 => Some(Outcome::failed(StopReason::AUTHENTICATION, "it has no credentials that it can use")),
             53 => Some(Outcome::failed(StopReason::TURN_LIMIT, "it used all the turns it may take")),
-            _ => None,
+            code => Some(Outcome::of_status(http_status(code)?, &self.statusless.take()?, None)),
         }
     }
 }
@@ -266,25 +268,51 @@ fn in_words(name: &str, parameters: &Value) -> String {
     }
 }
 
-/// Judges the error of a result.
-///
-/// Errors of the program have a type. One of the vendor's is told as `[API Error: …]`, made by the program around the
-/// vendor's own JSON, whose code is the HTTP status. The exit status is that modulo 256 and says less.
-fn failure(error: &Value) -> Outcome {
-    let message = error["message"].as_str().unwrap_or_default();
-    let said = sanitize(message.trim()).into_owned();
-    match error["type"].as_str() {
-        Some("FatalTurnLimitedError") => return Outcome::failed(StopReason::TURN_LIMIT, &said),
-        Some("FatalAuthenticationError") => return Outcome::failed(StopReason::AUTHENTICATION, &said),
-        Some("FatalCancellationError") => return Outcome::failed(StopReason::ABORTED, &said),
-        _ => {}
+impl GeminiConversation {
+    /// Judges the error of a result.
+    ///
+    /// Errors of the program have a type. One of the vendor's is told as `[API Error: …]`, made by the program around
+    /// the vendor's own JSON, whose code is the HTTP status, or around words, and then the exit status tells.
+    fn failure(&mut self, error: &Value) -> Outcome {
+        let message = error["message"].as_str().unwrap_or_default();
+        let said = sanitize(message.trim()).into_owned();
+        match error["type"].as_str() {
+            Some("FatalTurnLimitedError") => return Outcome::failed(StopReason::TURN_LIMIT, &said),
+            Some("FatalAuthenticationError") => return Outcome::failed(StopReason::AUTHENTICATION, &said),
+            Some("FatalCancellationError") => return Outcome::failed(StopReason::ABORTED, &said),
+            _ => {}
+        }
+        let Some(inner) = message.strip_prefix("[API Error: ") else {
+            return Outcome::failed(StopReason::ERROR, &said);
+        };
+        let inner = inner.strip_suffix(']').and_then(|inner| serde_json::from_str::<Value>(inner).ok());
+        if let Some(status) = inner.and_then(|inner| inner["error"]["code"].as_u64()) {
+            return Outcome::of_status(status, &said, None);
+        }
+        let outcome = Outcome::failed(StopReason::API_ERROR, &said);
+        self.statusless = Some(said);
+        outcome
     }
-    let Some(inner) = message.strip_prefix("[API Error: ").and_then(|rest| rest.strip_suffix(']')) else {
-        return Outcome::failed(StopReason::ERROR, &said);
-    };
-    let status = serde_json::from_str::<Value>(inner).ok().and_then(|inner| inner["error"]["code"].as_u64());
-    match status {
-        Some(status) => Outcome::of_status(status, &said, None),
-        None => Outcome::failed(StopReason::API_ERROR, &said),
+}
+
+/// Finds the HTTP status of which an exit status has the lower eight bits.
+fn http_status(code: i32) -> Option<u64> {
+    const STATUSES: &[u64] = &[400, 401, 403, 404, 408, 409, 413, 422, 429, 500, 502, 503, 504, 529];
+    STATUSES.iter().copied().find(|status| i32::try_from(status % 256) == Ok(code))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_exit_status_tells_the_status_of_which_it_is_a_part() {
+        for (code, status) in [(144, 400), (173, 429), (247, 503), (17, 529)] {
+            assert_eq!(http_status(code), Some(status));
+        }
+        // Those of the program itself, and of signals.
+        for code in [0, 1, 41, 42, 53, 137, 143] {
+            assert_eq!(http_status(code), None, "{code}");
+        }
     }
 }

@@ -106,9 +106,9 @@ impl Talk {
             }
         }
         if let Ending::Exited { code } = report.ending
-            && last.outcome.is_none()
+            && last.outcome != Some(Outcome::Completed)
         {
-            last.outcome = self.conversation.over(code);
+            last.outcome = self.conversation.over(code).or(last.outcome);
         }
         let handed = match &self.source {
             Some(Source::Captured(files)) => self.captured(files),

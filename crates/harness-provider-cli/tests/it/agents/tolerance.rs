@@ -137,7 +137,11 @@ fn an_agent_that_says_nothing_is_judged_by_its_exit_status() {
         ] {
             let fake = FakeAgent::new(kind, &Play::Prompted);
             let program = program(&fake, &format!("#!/bin/sh\n{text}\n"));
-            let result = run(&fake, &fake.provider().with_program(program));
+            let mut provider = fake.provider().with_program(program);
+            if provider.hand_in().is_none() {
+                provider = provider.with_capture(fake.capture_server());
+            }
+            let result = run(&fake, &provider);
             assert_eq!(result.stop_reason, reason, "{text}");
             let message = result.diagnostic.unwrap().message().to_owned();
             assert!(message.contains(said), "{message}");
