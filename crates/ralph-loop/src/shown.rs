@@ -212,12 +212,12 @@ mod tests {
         let check = |path: &str, home: &str, expected: &str| {
             assert_eq!(below_home(Path::new(path), Some(Path::new(home))), expected);
         };
-        check("/home/ada/work", "/home/ada", "~/work");
-        check("/home/ada", "/home/ada/", "~");
-        check("/home/adam", "/home/ada", "/home/adam");
-        check("/srv/a\u{1b}b", "/home/ada", "/srv/a␛b");
+        check("/users/ada/work", "/users/ada", "~/work");
+        check("/users/ada", "/users/ada/", "~");
+        check("/users/adam", "/users/ada", "/users/adam");
+        check("/srv/a\u{1b}b", "/users/ada", "/srv/a␛b");
         check("/srv", "/", "/srv");
-        check("~/work", "/home/ada", "~/work");
+        check("~/work", "/users/ada", "~/work");
         assert_eq!(below_home(Path::new("/srv"), None), "/srv");
     }
 

@@ -39,7 +39,7 @@ impl Stable {
                 let used = found.get(2).map_or("", |used| used.as_str());
                 format!("⠹ {}  {used}8s{}", &found[1], &found[3])
             }),
-            (r"(\bprocess |\x22pid\x22:)\d+", |found| format!("{}4711", &found[1])),
+            (r"(\bprocess |\x22pid\x22:|/\d+-\d+#)\d+", |found| format!("{}4711", &found[1])),
             (r"(\x22[a-z]*Ms\x22:)\d+\b", |found| format!("{}1767225600000", &found[1])),
             (r"\bLinux \d[^ :]*", |_| "Linux 6.12.0".to_owned()),
         ];
@@ -52,7 +52,7 @@ impl Stable {
 
     /// Returns `text` as it reads every time.
     pub(crate) fn text(&mut self, text: &str) -> String {
-        let mut text = text.replace(&self.root, "/home/ada").replace(env!("CARGO_PKG_VERSION"), "0.0.0");
+        let mut text = text.replace(&self.root, "/users/ada").replace(env!("CARGO_PKG_VERSION"), "0.0.0");
         for (rule, by) in &self.rules {
             text = rule.replace_all(&text, by).into_owned();
         }
