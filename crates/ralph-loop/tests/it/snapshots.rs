@@ -35,7 +35,10 @@ impl Session {
                 false => (*word).to_owned(),
             })
             .collect();
-        let streams = [("", &said.out), ("--- standard error\n", &said.err)];
+        // Any test that runs now may be the one that ends, and tells, what a killed runner has left.
+        let told = said.err.lines().filter(|line| !line.starts_with("ended what a killed runner had left"));
+        let err: String = told.map(|line| format!("{line}\n")).collect();
+        let streams = [("", &said.out), ("--- standard error\n", &err)];
         let mut text = format!("$ ralph-loop {}\n", words.join(" "));
         for (name, stream) in streams.into_iter().filter(|(_, stream)| !stream.is_empty()) {
             write!(text, "{name}{stream}").unwrap();
