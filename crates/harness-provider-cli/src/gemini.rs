@@ -1,4 +1,34 @@
 //! Gemini CLI, Google's `gemini`.
+//!
+//! # How it is started
+//!
+//! | option | why |
+//! |---|---|
+//! | `--output-format stream-json` | one event a line, the prompt on standard input |
+//! | `--skip-trust` | it works in a folder that nobody has said to trust |
+//! | `--approval-mode`, `--allowed-tools` | the permissions; without a person, a tool that would have to ask is not there |
+//! | `--extensions none`, `--allowed-mcp-server-names` | no extensions, and no servers but the one for the value |
+//!
+//! `GEMINI_CLI_HOME` is a directory that only this child has. Settings there choose the way to authenticate, switch off
+//! statistics, telemetry, hooks and self-update, name the capture server, and bound the tries at the vendor to 3. The
+//! user's login with an account is linked, not copied. `GEMINI_CLI_NO_RELAUNCH` keeps it to one process.
+//!
+//! Settings of the project (`.gemini/settings.json`) are read and outweigh those, its hooks included: there is no switch for
+//! them, and settings that would outweigh them are taken from the system's administrator only. Extensions and servers of
+//! the project are not used.
+//!
+//! # How its end is told apart
+//!
+//! | event, exit status | stop reason |
+//! |---|---|
+//! | `result` of `success` | as the value says |
+//! | `result` of `error`, type `FatalTurnLimitedError`; or status 53 | `turn-limit` |
+//! | type `FatalAuthenticationError`; or status 41 | `authentication` |
+//! | `[API Error: …]` around the vendor's JSON, or around words and the exit status is part of an HTTP status | as the HTTP status says |
+//! | `[API Error: …]` otherwise | `api-error` |
+//!
+//! It does not tell that an answer was cut off or held back: such a turn is a success without a value. It heeds no request
+//! to stop so that its tools end, so it gets none, and what it leaves is swept.
 
 use std::ffi::OsString;
 use std::io;
@@ -43,7 +73,7 @@ const FEATURES: Features = Features {
     left_out: &[
         "the user's settings, extensions, commands, skills and trusted folders",
         "the user's own GEMINI.md and memories",
-        "hooks",
+        "the user's hooks",
         "MCP servers of the user and of the project",
         "session history",
         "usage statistics, telemetry and self-update",

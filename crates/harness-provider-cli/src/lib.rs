@@ -1,8 +1,8 @@
 //! Subagent providers whose children are command-line programs.
 //!
 //! [`CommandProvider`] runs any program as an agent, and [`AgentProvider`] a coding agent that it knows: its options, its
-//! events and its ways to fail. What follows is about the former; the latter, and the modules [`claude_code`] and
-//! [`codex`], tell what is different with them. Supervision, time limits and the clean-up of whole process trees
+//! events and its ways to fail. What follows is about the former; the latter, and the modules [`claude_code`],
+//! [`codex`], [`gemini`], [`opencode`] and [`qwen_code`], tell what is different with them. Supervision, time limits and the clean-up of whole process trees
 //! come from [`harness_process`]; this crate adds how a program gets its prompt, how it hands in its value, and how
 //! its end is judged.
 //!

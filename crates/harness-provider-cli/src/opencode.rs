@@ -1,4 +1,34 @@
 //! opencode, by the opencode project.
+//!
+//! # How it is started
+//!
+//! `run --format json --pure`: one event a line, the prompt on standard input, no plugins. Everything else is in its
+//! environment:
+//!
+//! | variable | why |
+//! |---|---|
+//! | `OPENCODE_CONFIG_CONTENT` | the permissions, the capture server, the file of instructions; it outweighs every other setting |
+//! | `OPENCODE_DISABLE_PROJECT_CONFIG`, `…_CLAUDE_CODE` | no settings, agents, commands and servers of the project, and nothing that is there for Claude Code |
+//! | `OPENCODE_DISABLE_AUTOUPDATE`, `…_DEFAULT_PLUGINS`, `…_LSP_DOWNLOAD`, `…_MODELS_FETCH`, `…_SHARE` | nothing is fetched and nothing is shared |
+//! | `XDG_CACHE_HOME`, `XDG_CONFIG_HOME`, `XDG_DATA_HOME`, `XDG_STATE_HOME` | directories that only this child has; the user's credentials are linked there |
+//! | `OPENCODE_CONFIG` | let through: the file in which a user describes models of one's own |
+//!
+//! # How its end is told apart
+//!
+//! There is no last event. What counts is an `error`, else how the last step ended, and the exit status.
+//!
+//! | event | stop reason |
+//! |---|---|
+//! | last step `stop`, status 0 | as the value says |
+//! | last step `length`, status 0 | `max-tokens` |
+//! | last step `content-filter`, status 0 | `refusal` |
+//! | last step `tool-calls`, status 0 | `permission-denied`: it stopped at a tool |
+//! | `error` with a `statusCode` | as the HTTP status says |
+//! | `ProviderAuthError`, `MessageOutputLengthError`, `APIError` | `authentication`, `max-tokens`, `api-error` |
+//! | any other `error` | `error` |
+//!
+//! It tries a busy vendor again and again and says nothing meanwhile, so that only a limit ends that. It heeds no request to
+//! stop so that its tools end, so it gets none, and what it leaves is swept.
 
 use std::ffi::{OsStr, OsString};
 use std::io;

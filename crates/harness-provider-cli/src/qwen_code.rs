@@ -1,4 +1,33 @@
 //! Qwen Code, Alibaba's `qwen`.
+//!
+//! # How it is started
+//!
+//! | option | why |
+//! |---|---|
+//! | `--output-format stream-json` | one event a line, the prompt on standard input |
+//! | `--chat-recording=false` | no session history |
+//! | `--approval-mode`, `--allowed-tools` | the permissions; what would have to be asked for is denied |
+//! | `--extensions none`, `--allowed-mcp-server-names`, `--mcp-config` | no extensions, and no servers but the one for the value |
+//! | `--json-schema` | the schema mode, where it is chosen |
+//! | `--auth-type` | `openai` with a key in the environment, else the user's account |
+//!
+//! `QWEN_HOME` is a directory that only this child has. Settings there switch off statistics, telemetry, hooks and
+//! self-update. The user's login with an account is linked, not copied. Settings of the project (`.qwen/settings.json`) are
+//! read, as there is no switch for them, but `QWEN_CODE_SYSTEM_SETTINGS_PATH` makes ours outweigh them: no hooks, no
+//! extensions, no servers.
+//!
+//! # How its end is told apart
+//!
+//! | event, exit status | stop reason |
+//! |---|---|
+//! | `result` that is no error | as the value says |
+//! | the last answer was counted no tokens: the program's own `[API Error: …]`, whatever the `result` says | as the HTTP status in it says, else `api-error` |
+//! | `result` of `error_during_execution` in schema mode | `no-value` |
+//! | status 53 | `turn-limit` |
+//! | any other `result` that is an error | `error` |
+//!
+//! In schema mode the value is in `structured_result`, and some children stay after it: they are ended after the
+//! delivered grace. It heeds no request to stop so that its tools end, so it gets none, and what it leaves is swept.
 
 use std::ffi::OsString;
 use std::io;
@@ -34,7 +63,7 @@ const FEATURES: Features = Features {
     credentials: &["DASHSCOPE_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL"],
     instructions: "QWEN.md",
     left_out: &[
-        "the user's settings, extensions, commands, skills, agents and trusted folders",
+        "the user's and the machine's settings, extensions, commands, skills, agents and trusted folders",
         "the user's own QWEN.md and memories",
         "hooks",
         "MCP servers of the user and of the project",
@@ -132,13 +161,16 @@ impl Agent for QwenCode {
         if !options.instructions {
             settings["context"] = json!({ "fileName": "no-instructions-are-read" });
         }
-        private_home::write(&home.join("settings.json"), settings.to_string().as_bytes())?;
+        let file = home.join("system-settings.json");
+        private_home::write(&file, settings.to_string().as_bytes())?;
         carry_over(environment, home)?;
         Ok(Launch {
             arguments,
             environment: environment
                 .clone()
                 .set("QWEN_HOME", home)
+                // The machine's own outweigh those of the project, so ours are in their place.
+                .set("QWEN_CODE_SYSTEM_SETTINGS_PATH", file)
                 .set("QWEN_RUNTIME_DIR", home)
                 // A second process would only start a third one of the same.
                 .set("QWEN_CODE_NO_RELAUNCH", "true")

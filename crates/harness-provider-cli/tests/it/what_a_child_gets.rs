@@ -5,7 +5,7 @@ use std::error::Error as _;
 use harness_provider_cli::PromptChannel;
 use harness_subagent::{ErrorKind, Parent, StartSubagent, SubagentProvider};
 
-use crate::support::Bench;
+use crate::support::{Bench, any_object};
 
 fn hostile_prompt() -> String {
     "it's `x` $(touch pwned) [ ] ; \" \\ \n---\n漢字 😀 \u{1b}[31m\r\n".repeat(40_000)
@@ -66,7 +66,7 @@ async fn the_environment_names_the_call_and_holds_nothing_that_was_not_let_throu
     assert_eq!(value("HARNESS_DEPTH").as_deref(), Some("1"));
     assert!(value("HARNESS_MARK").is_some_and(|mark| mark.ends_with("run/1/1")));
     assert!(value("CARGO_MANIFEST_DIR").is_none(), "our own variables stay with us");
-    assert_eq!(read("schema"), r#"{"additionalProperties":true,"type":"object"}"#);
+    assert_eq!(read("schema"), any_object().schema().to_string());
     assert_eq!(std::path::Path::new(read("here").trim_end()), bench.workspace().canonicalize().unwrap());
 }
 

@@ -43,8 +43,8 @@ fn server_of(kind: &str, place: &Path) -> Server {
     let variable = |name: &str| std::env::var(name).unwrap();
     match kind {
         "gemini" => {
-            let settings =
-                fs::read(Path::new(&variable("GEMINI_CLI_HOME")).join(".gemini/settings.json")).unwrap();
+            let file = Path::new(&variable("GEMINI_CLI_HOME")).join(".gemini/settings.json");
+            let settings = fs::read(file).unwrap();
             let settings: Value = serde_json::from_slice(&settings).unwrap();
             Server::start(&settings["mcpServers"]["ralph"])
         }

@@ -101,7 +101,7 @@ async fn nothing_of_the_user_but_a_login_is_carried_over_to_agents_with_accounts
             AgentKind::QwenCode,
             ".qwen/oauth_creds.json",
             "QWEN_HOME",
-            vec!["oauth_creds.json", "settings.json"],
+            vec!["oauth_creds.json", "system-settings.json"],
         ),
     ] {
         let fake = fake(kind);
