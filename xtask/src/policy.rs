@@ -63,10 +63,16 @@ pub(crate) struct Generated {
 }
 
 /// Generated files: `tidy` compares them, `tidy --write` writes them.
-pub(crate) const GENERATED: &[Generated] = &[Generated {
-    file: "docs/contracts.md",
-    cargo: &["run", "--quiet", "--package", "harness-testkit", "--example", "contracts"],
-}];
+pub(crate) const GENERATED: &[Generated] = &[
+    Generated {
+        file: "docs/agents.md",
+        cargo: &["run", "--quiet", "--package", "harness-provider-acp", "--example", "agents"],
+    },
+    Generated {
+        file: "docs/contracts.md",
+        cargo: &["run", "--quiet", "--package", "harness-testkit", "--example", "contracts"],
+    },
+];
 
 /// A program that `e2e` or `soak` runs by name.
 #[derive(Debug)]

@@ -102,6 +102,7 @@ mod detect;
 mod ending;
 mod follow;
 mod handed;
+mod known;
 mod message;
 mod own_tool;
 mod peer;
@@ -112,6 +113,7 @@ mod said;
 mod usage;
 
 pub use detect::DetectedAgent;
+pub use known::KnownAgent;
 pub use permission::Permissions;
 pub use provider::AcpProvider;
 
