@@ -46,6 +46,13 @@ pub(crate) fn mcp(arguments: McpArguments) -> std::result::Result<Exit, Failure>
     launch.take_choices(&arguments.agent);
     let parent = launch.parent().map_err(Failure::usage)?;
 
+    // Clients keep what a server says here; standard output is for the protocol.
+    shown::warn(&format!(
+        "ralph-loop: serving {}; the agent is {}; it may {}",
+        shown::path(&launch.workspace),
+        launch.agent.told(),
+        launch.agent.permissions_in_words()
+    ));
     // What our children leave behind becomes ours, so that it can be found and ended.
     if let Err(error) = harness_process::become_subreaper() {
         shown::warn(&format!(
