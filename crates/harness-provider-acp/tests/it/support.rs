@@ -113,15 +113,19 @@ impl Bench {
         self.heard().into_iter().filter(|message| message.get("method").is_none()).collect()
     }
 
-    /// The processes that carry this bench's token in their environment.
+    /// The processes that carry this bench's token in their environment, or are in its place.
     pub(crate) fn alive(&self) -> Vec<u32> {
         let mark = format!("{TOKEN}={}", self.token);
-        let has = |pid: &u32| {
-            std::fs::read(format!("/proc/{pid}/environ"))
-                .is_ok_and(|content| content.split(|&byte| byte == 0).any(|entry| entry == mark.as_bytes()))
+        let is_ours = |pid: &u32| {
+            // A program that has only just begun has a place before it has an environment.
+            std::fs::read_link(format!("/proc/{pid}/cwd"))
+                .is_ok_and(|place| place.starts_with(self.directory.path()))
+                || std::fs::read(format!("/proc/{pid}/environ")).is_ok_and(|content| {
+                    content.split(|&byte| byte == 0).any(|entry| entry == mark.as_bytes())
+                })
         };
         let processes = std::fs::read_dir("/proc").unwrap();
-        processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).filter(has).collect()
+        processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).filter(is_ours).collect()
     }
 }
 
