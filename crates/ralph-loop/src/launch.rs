@@ -19,6 +19,7 @@ use crate::shown;
 use crate::state::State;
 use crate::stoppable::StoppableEngine;
 use crate::stops::StopCause;
+use crate::watched::WatchedProvider;
 
 /// Everything that a run is started with. `resume` and `continue` use it again.
 ///
@@ -138,7 +139,8 @@ impl Launch {
             .with_idle(self.idle_limit())
             .with_deadline(self.round_limit());
         let registry = Arc::new(LocalRegistry::default());
-        registry.register(self.agent.provider(state, limits)?)?;
+        let provider = self.agent.provider(state, limits)?;
+        registry.register(Arc::new(WatchedProvider::new(provider, state.clone())))?;
 
         let agent = &self.agent;
         let config =

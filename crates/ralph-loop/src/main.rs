@@ -32,7 +32,9 @@ mod stoppable;
 mod stops;
 mod typed;
 mod validate;
+mod watched;
 mod workspace_lock;
+mod workspace_state;
 
 use std::process::ExitCode;
 

@@ -24,6 +24,7 @@ use crate::state::State;
 use crate::stops::Stops;
 use crate::typed;
 use crate::workspace_lock::WorkspaceLock;
+use crate::workspace_state::WorkspaceState;
 
 /// `ralph-loop run`.
 pub(crate) fn run(arguments: RunArguments) -> Result<Exit, Failure> {
@@ -120,7 +121,11 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
     launch.agent.find()?;
     let _lock = WorkspaceLock::take(&state, &launch.workspace, &run, arguments.allow_shared_workspace)
         .map_err(Failure::environment)?;
-    for change in launch.changes(&Settings::read(&launch.workspace)?) {
+    let mut changes = launch.changes(&Settings::read(&launch.workspace)?);
+    if let Some(start) = state.round_starts(&run).last() {
+        changes.extend(start.changes(WorkspaceState::look_now(&launch.workspace).as_ref()));
+    }
+    for change in changes {
         shown::warn(&format!("{WARN}since then: {}{WARN:#}", harness_process::sanitize(&change)));
     }
     sweep()?;

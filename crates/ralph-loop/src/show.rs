@@ -13,6 +13,7 @@ use crate::outcome::write_report;
 use crate::runs::{objective, outcome_name, overview, state_name};
 use crate::shown::{self, BAD, BOLD, DIM};
 use crate::state::State;
+use crate::workspace_state::RoundStart;
 use crate::{output, typed};
 
 /// `ralph-loop show`.
@@ -22,6 +23,7 @@ pub(crate) fn show(arguments: &ShowArguments) -> Result<Exit, Failure> {
     let history = RunHistory::read(&**state.journals(), &run)?;
     // A run of which only the journal is left can still be shown.
     let launch = state.launch(&run).ok();
+    let starts = state.round_starts(&run);
     let folder = state.calls().join(run.as_str());
     if arguments.display.json {
         let mut shown = overview(&run, &history);
@@ -31,21 +33,22 @@ pub(crate) fn show(arguments: &ShowArguments) -> Result<Exit, Failure> {
             shown["error"] = json!(result.error());
         }
         let rounds = history.calls.iter();
-        shown["rounds"] = rounds.map(|(number, call)| round_json(*number, call)).collect();
+        shown["rounds"] = rounds.map(|(number, call)| round_json(*number, call, &starts)).collect();
         output::json(&shown)?;
         return Ok(Exit::Complete);
     }
-    let page = page(run.as_str(), &history, launch.as_ref());
+    let page = page(run.as_str(), &history, launch.as_ref(), &starts);
     output::print(&page.expect("a text takes all that is written to it"))?;
     Ok(Exit::Complete)
 }
 
-fn round_json(number: u64, call: &CallHistory) -> Value {
+fn round_json(number: u64, call: &CallHistory, starts: &[RoundStart]) -> Value {
     let attempts = call.attempts.iter().map(|attempt| {
         json!({
             "attempt": attempt.attempt,
             "startedMs": attempt.started_ms,
             "endedMs": attempt.ended_ms,
+            "workspace": RoundStart::find(starts, number, attempt.attempt).map(|start| &start.workspace),
             "pid": attempt.child.as_ref().and_then(harness_provider_cli::pid_of),
             "child": attempt.child,
             "end": attempt.end,
@@ -54,7 +57,12 @@ fn round_json(number: u64, call: &CallHistory) -> Value {
     json!({ "round": number, "report": value(call), "attempts": attempts.collect::<Vec<_>>() })
 }
 
-fn page(run: &str, history: &RunHistory, launch: Option<&Launch>) -> Result<String, std::fmt::Error> {
+fn page(
+    run: &str,
+    history: &RunHistory,
+    launch: Option<&Launch>,
+    starts: &[RoundStart],
+) -> Result<String, std::fmt::Error> {
     let mut page = String::new();
     let mut fact = |name: &str, value: &str| {
         let text = shown::wrapped(value, &format!("{name:<11}"), "           ");
@@ -102,7 +110,7 @@ fn page(run: &str, history: &RunHistory, launch: Option<&Launch>) -> Result<Stri
     for (number, call) in &history.calls {
         page.push('\n');
         let is_over = matches!(history.state, RunState::Finished(_));
-        round(&mut page, *number, call, is_over)?;
+        round(&mut page, *number, call, is_over, starts)?;
     }
     if let RunState::Finished(result) = &history.state
         && let Some(error) = result.error()
@@ -133,7 +141,13 @@ fn beginning(text: &str) -> String {
     }
 }
 
-fn round(page: &mut String, number: u64, call: &CallHistory, is_over: bool) -> std::fmt::Result {
+fn round(
+    page: &mut String,
+    number: u64,
+    call: &CallHistory,
+    is_over: bool,
+    starts: &[RoundStart],
+) -> std::fmt::Result {
     let report = value(call).and_then(|value| RoundReport::from_value(value, &Limits::default()).ok());
     let status = match (&report, &call.answer) {
         (Some(report), _) => report.status().as_str(),
@@ -155,14 +169,18 @@ fn round(page: &mut String, number: u64, call: &CallHistory, is_over: bool) -> s
             true => "ended with the run",
             false => "no end is recorded",
         };
-        let text = shown::wrapped(&attempt_line(attempt, missing_end), "  ", "    ");
+        let text = shown::wrapped(
+            &attempt_line(attempt, missing_end, RoundStart::find(starts, number, attempt.attempt)),
+            "  ",
+            "    ",
+        );
         writeln!(page, "{DIM}{text}{DIM:#}")?;
     }
     Ok(())
 }
 
 /// How one attempt went: `attempt 1: completed in 3.2s, 12.3k tokens, process 4711`.
-fn attempt_line(attempt: &AttemptHistory, missing_end: &str) -> String {
+fn attempt_line(attempt: &AttemptHistory, missing_end: &str, start: Option<&RoundStart>) -> String {
     let mut line = format!("attempt {}: ", attempt.attempt);
     let reason = attempt.end.as_ref().and_then(|end| end.stop_reason.as_ref());
     line.push_str(match (reason, attempt.ended_ms) {
@@ -182,6 +200,9 @@ fn attempt_line(attempt: &AttemptHistory, missing_end: &str) -> String {
         if let Some(micros) = usage.cost_usd_micros {
             line.push_str(&format!(", {}", shown::dollars(micros)));
         }
+    }
+    if let Some(start) = start {
+        line.push_str(&format!(", began at {}", start.workspace.told()));
     }
     if let Some(pid) = attempt.child.as_ref().and_then(harness_provider_cli::pid_of) {
         line.push_str(&format!(", process {pid}"));

@@ -10,11 +10,13 @@ use harness_workflow::RunId;
 
 use crate::exit::Failure;
 use crate::launch::Launch;
+use crate::workspace_state::RoundStart;
 
 /// Where runs are kept: the XDG state directory, private to the user.
 ///
 /// `runs/<run>` is the journal of a run, `calls/<run>/<round>-<attempt>` what its agents were given and said,
-/// `launches/<run>.json` the configuration that it runs with, `locks` who works in which workspace.
+/// `launches/<run>.json` the configuration that it runs with, `workspaces/<run>.jsonl` in what state its rounds found
+/// the workspace, `locks` who works in which workspace.
 #[derive(Clone, Debug)]
 pub(crate) struct State {
     root: PathBuf,
@@ -37,7 +39,7 @@ impl State {
                 .join(".local/state"),
         };
         let root = base.join("ralph-loop");
-        for directory in [root.clone(), root.join("launches"), root.join("locks")] {
+        for directory in [root.clone(), root.join("launches"), root.join("locks"), root.join("workspaces")] {
             DirBuilder::new()
                 .mode(0o700)
                 .recursive(true)
@@ -112,6 +114,25 @@ impl State {
             format!("cannot read {}, which holds what run {run} was started with", path.display())
         })?;
         serde_json::from_slice(&text).with_context(|| format!("{} is not as it was written", path.display()))
+    }
+
+    /// Keeps in what state a round found the workspace.
+    pub(crate) fn keep_round_start(&self, run: &str, start: &RoundStart) {
+        let line = serde_json::to_string(start).expect("a state is text and numbers");
+        let file = File::options().append(true).create(true).mode(0o600).open(self.round_starts_path(run));
+        // It is for people who take the run up again, and no reason to end it.
+        let _ = file.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()));
+    }
+
+    /// Returns in what state the rounds of a run found the workspace, as far as that is known.
+    pub(crate) fn round_starts(&self, run: &RunId) -> Vec<RoundStart> {
+        let text = std::fs::read_to_string(self.round_starts_path(run.as_str())).unwrap_or_default();
+        // The last line is torn where the runner was killed while it wrote.
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+
+    fn round_starts_path(&self, run: &str) -> PathBuf {
+        self.root.join("workspaces").join(format!("{run}.jsonl"))
     }
 
     /// Where the locks of workspaces are.

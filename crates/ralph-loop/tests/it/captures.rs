@@ -1,4 +1,4 @@
-//! The pictures of the guide, made from real runs on a terminal. `cargo xtask captures` makes them anew.
+//! The pictures of the guide, made from real runs on a terminal. `cargo xtask captures --write` makes them anew.
 
 use std::fmt::Write;
 use std::fs;
@@ -214,7 +214,8 @@ fn working_stage() -> Stage {
     let stage = Stage::of_fixed_length();
     let steps: Vec<_> = (1..).zip(STEPS).map(|(call, step)| format!("{call}) {};;", hand_in(step))).collect();
     let script = format!(
-        "case $HARNESS_CALL in 2) echo 'moving tests/printer.rs'; echo $$ > agent; while [ -e hold ]; do sleep 0.05; done;; esac\n\
+        "echo \"// round $HARNESS_CALL\" >> progress.rs\n\
+         case $HARNESS_CALL in 2) echo 'moving tests/printer.rs'; while [ -e \"$HOME/hold\" ]; do sleep 0.05; done;; esac\n\
          case $HARNESS_CALL in\n{}\nesac",
         steps.join("\n")
     );
@@ -222,6 +223,9 @@ fn working_stage() -> Stage {
     fs::rename(path, stage.file("my-agent.sh")).unwrap();
     let settings = "max-rounds = 30\nround-limit = \"45m\"\n\n[agents.mine]\ncommand = [\"./my-agent.sh\"]\n";
     fs::write(stage.file("ralph-loop.toml"), settings).unwrap();
+    stage.git(&["init", "-q", "-b", "main"]);
+    stage.git(&["add", "-A"]);
+    stage.git(&["commit", "-q", "-m", "the old harness"]);
     stage
 }
 
@@ -240,15 +244,14 @@ fn a_night() {
     Capture { stage: &stage, typed: "ralph-loop config" }.keep(&mut stable, "config.svg");
 
     // Held in the middle of a round, and killed there.
-    fs::write(stage.file("hold"), "").unwrap();
+    fs::write(stage.path("hold"), "").unwrap();
     let night = Capture { stage: &stage, typed: "ralph-loop run \"move all tests to the new harness\"" };
     let terminal = night.start();
-    stage.wait_for("agent");
     terminal.wait_for("moving tests/printer.rs");
     night.keep_screen(&mut stable, &terminal.screen(), "live.svg");
     terminal.signal(Signal::KILL);
     drop(terminal);
-    fs::remove_file(stage.file("hold")).unwrap();
+    fs::remove_file(stage.path("hold")).unwrap();
 
     let run = stage.runs().remove(0);
     let resume = format!("ralph-loop resume {}", &run[..8]);

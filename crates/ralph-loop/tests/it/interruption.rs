@@ -111,6 +111,29 @@ fn what_changed_since_the_start_is_told_and_does_not_count() {
 }
 
 #[test]
+fn what_became_of_the_workspace_since_the_round_began_is_told() {
+    let stage = Stage::new();
+    stage.git(&["init", "-q", "-b", "main"]);
+    std::fs::write(stage.file("a"), "a").unwrap();
+    stage.git(&["add", "a"]);
+    stage.git(&["commit", "-q", "-m", "a"]);
+    killed_in_round_two(&stage);
+    let run = stage.runs().remove(0);
+    let shown = stage.only_run();
+    let starts: Vec<_> =
+        (0..2).map(|round| shown["rounds"][round]["attempts"][0]["workspace"].clone()).collect();
+    assert_eq!((&starts[0]["changed"], &starts[1]["changed"]), (&0.into(), &1.into()), "{shown}");
+    assert_eq!((&starts[0]["branch"], &starts[1]["head"]), (&"main".into(), &starts[0]["head"]));
+    stage.say(&["show", &run]).with_out(" on main, 1 file changed");
+
+    stage.git(&["commit", "-q", "-a", "-m", "nothing", "--allow-empty"]);
+    std::fs::write(stage.file("go"), "").unwrap();
+    let said = stage.say(&["resume", &run]).with_status(0).with_err("since then: the workspace is at ");
+    assert!(said.err.contains("when round 2 began"), "{}", said.err);
+    assert!(said.err.contains("files are changed and not committed"), "{}", said.err);
+}
+
+#[test]
 fn a_run_whose_start_is_not_recorded_or_whose_agent_is_gone_is_refused() {
     let stage = Stage::new();
     killed_in_round_two(&stage);

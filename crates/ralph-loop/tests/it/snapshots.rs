@@ -1,8 +1,11 @@
 //! What people read, as it was read last. `RALPH_LOOP_UPDATE=1 cargo test` writes the files anew.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
+
+use serde_json::Value;
 
 use crate::stable::{self, Stable};
 use crate::stage::{BLOCKED, COMPLETE, CONTINUE, Said, Stage, hand_in, three_rounds, wait_until};
@@ -41,7 +44,7 @@ impl Session {
         let streams = [("", &said.out), ("--- standard error\n", &err)];
         let mut text = format!("$ ralph-loop {}\n", words.join(" "));
         for (name, stream) in streams.into_iter().filter(|(_, stream)| !stream.is_empty()) {
-            write!(text, "{name}{stream}").unwrap();
+            write!(text, "{name}{}", with_sorted_keys(stream)).unwrap();
             if !stream.ends_with('\n') {
                 text.push_str("(no end of line)\n");
             }
@@ -54,6 +57,32 @@ impl Session {
     fn check(&self, name: &str) {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/snapshots");
         stable::check(&folder.join(name), &self.text);
+    }
+}
+
+/// Puts the keys of JSON into one order. Which one they come in depends on what else is in a build.
+fn with_sorted_keys(text: &str) -> String {
+    if let Ok(value) = serde_json::from_str::<Value>(text)
+        && text.lines().count() > 1
+    {
+        return format!("{:#}\n", sorted(value));
+    }
+    let line = |line: &str| match serde_json::from_str::<Value>(line) {
+        Ok(value) if line.starts_with('{') => sorted(value).to_string(),
+        _ => line.to_owned(),
+    };
+    let end = if text.ends_with('\n') { "\n" } else { "" };
+    text.lines().map(line).collect::<Vec<_>>().join("\n") + end
+}
+
+fn sorted(value: Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let entries: BTreeMap<_, _> = map.into_iter().map(|(key, value)| (key, sorted(value))).collect();
+            Value::Object(entries.into_iter().collect())
+        }
+        Value::Array(values) => values.into_iter().map(sorted).collect(),
+        other => other,
     }
 }
 
@@ -85,7 +114,7 @@ fn endings() {
     );
     session.say(&["run", "make the tests pass"]);
     agent(&session, "exec sleep 600");
-    session.say(&["run", "make the tests pass", "--until", "300ms"]);
+    session.say(&["run", "make the tests pass", "--until", "2s"]);
     agent(&session, "exec sleep 600");
     session.say(&["run", "make the tests pass", "--idle-limit", "200ms"]);
     session.check("endings.txt");

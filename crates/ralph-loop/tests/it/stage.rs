@@ -103,6 +103,17 @@ impl Stage {
         path.to_str().expect("temporary paths are UTF-8").to_owned()
     }
 
+    /// Does something with git in the workspace.
+    #[track_caller]
+    pub(crate) fn git(&self, arguments: &[&str]) {
+        let mut command = self.command_of("git");
+        command.args(["-c", "user.name=Ada", "-c", "user.email=ada@localhost"]).args(arguments);
+        // The same commit gets the same name every time.
+        let when = "2026-01-01T00:00:00Z";
+        command.env("GIT_AUTHOR_DATE", when).env("GIT_COMMITTER_DATE", when);
+        Said::of(command.output().expect("git is installed")).with_status(0);
+    }
+
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.workspace.join(name)
     }
