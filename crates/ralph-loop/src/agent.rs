@@ -9,6 +9,7 @@ use harness_subagent::SubagentProvider;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::acp_agent::{ACP, AcpAgent};
 use crate::arguments::{AgentArguments, HandIn, PromptBy};
 use crate::exit::Failure;
 use crate::known_agent::KnownAgent;
@@ -38,6 +39,8 @@ pub(crate) struct Agent {
 pub(crate) enum Way {
     /// As any program that knows the value file.
     Command(CommandWay),
+    /// By the Agent Client Protocol.
+    Acp(AcpAgent),
     /// As the agent that it is.
     Known(KnownAgent),
 }
@@ -55,27 +58,32 @@ impl Agent {
     pub(crate) fn choose(arguments: &AgentArguments, settings: &Settings) -> Result<Self, Failure> {
         let agent = if let Some((program, rest)) = arguments.program.split_first() {
             // A program on the command line is stronger than a name in a file, and contradicts one beside it.
-            if arguments.name.as_deref().is_some_and(|name| name != COMMAND) {
+            let is_acp = arguments.name.as_deref() == Some(ACP);
+            if !is_acp && arguments.name.as_deref().is_some_and(|name| name != COMMAND) {
                 return Err(Failure::refuse(
                     "--agent names one agent and the program behind `--` is another; give one of them",
                 ));
             }
+            if is_acp {
+                refuse_channels(arguments)?;
+            }
+            let way = if is_acp {
+                Way::Acp(AcpAgent::default())
+            } else {
+                Way::Command(CommandWay {
+                    output: arguments.output.unwrap_or_default(),
+                    prompt: arguments.prompt.unwrap_or_default(),
+                })
+            };
             Self {
-                name: COMMAND.to_owned(),
+                name: if is_acp { ACP } else { COMMAND }.to_owned(),
                 program: absolute(program, None),
                 arguments: rest.to_vec(),
                 pass_env: settings.pass_env.value.clone(),
-                way: Way::Command(CommandWay {
-                    output: arguments.output.unwrap_or_default(),
-                    prompt: arguments.prompt.unwrap_or_default(),
-                }),
+                way,
             }
         } else {
-            if arguments.output.is_some() || arguments.prompt.is_some() {
-                return Err(Failure::refuse(
-                    "--output and --prompt belong to a program behind `--`; other agents have their own",
-                ));
-            }
+            refuse_channels(arguments)?;
             Self::named(settings.agent.value.as_deref(), settings)?
         };
         let agent = agent.with_choices(arguments)?;
@@ -86,6 +94,12 @@ impl Agent {
     /// Takes what the command line chooses about the agent.
     fn with_choices(mut self, arguments: &AgentArguments) -> Result<Self, Failure> {
         let is_asked_for = arguments.model.is_some() || arguments.permissions.is_some();
+        if let (Some(_), false) = (arguments.when_asked, matches!(self.way, Way::Acp(_))) {
+            return Err(Failure::refuse(
+                "--when-asked is for agents that speak the Agent Client Protocol, those of `--agent acp` and of \
+                 `kind = \"acp\"`",
+            ));
+        }
         match &mut self.way {
             Way::Known(known) => {
                 if let Some(model) = &arguments.model {
@@ -93,13 +107,14 @@ impl Agent {
                 }
                 known.permissions = arguments.permissions.unwrap_or(known.permissions);
             }
-            Way::Command(_) if is_asked_for => {
+            Way::Command(_) | Way::Acp(_) if is_asked_for => {
                 return Err(Failure::refuse(format!(
                     "--model and --permissions are for the agents known by name, and {:?} is a program of your own; \
                      give it its own arguments",
                     self.name
                 )));
             }
+            Way::Acp(acp) => acp.when_asked = arguments.when_asked.unwrap_or(acp.when_asked),
             Way::Command(_) => {}
         }
         Ok(self)
@@ -110,6 +125,9 @@ impl Agent {
         match name {
             Some(COMMAND) => Err(Failure::refuse(
                 "the agent `command` is the program behind `--`; give one, as in `-- ./my-agent.sh`",
+            )),
+            Some(ACP) => Err(Failure::refuse(
+                "the agent `acp` is the program behind `--`; give one, as in `-- my-agent --acp`",
             )),
             Some(name) => {
                 if let Some(declared) = settings.agents.get(name) {
@@ -183,7 +201,7 @@ impl Agent {
             |error| {
                 let missing = anyhow::Error::from(error);
                 Failure::environment(match &self.way {
-                    Way::Command(_) => missing,
+                    Way::Command(_) | Way::Acp(_) => missing,
                     Way::Known(known) => {
                         let features = known.kind.features();
                         let npm = format!("npm install --global {}", features.package);
@@ -215,6 +233,10 @@ impl Agent {
                     .with_limits(limits);
                 Ok(Arc::new(provider))
             }
+            Way::Acp(acp) => {
+                let provider = acp.provider(&self.name, &self.program, state, environment, limits)?;
+                Ok(Arc::new(provider.with_arguments(&self.arguments)))
+            }
             Way::Known(known) => {
                 let provider = known.provider(&self.name, state, environment, limits)?;
                 Ok(Arc::new(provider.with_program(&self.program).with_arguments(&self.arguments)))
@@ -239,6 +261,10 @@ impl Agent {
                 facts.push(("the agent's output", json!(way.output)));
                 facts.push(("the agent's prompt", json!(way.prompt)));
             }
+            Way::Acp(acp) => {
+                facts.push(("the agent's kind", json!(ACP)));
+                facts.extend(acp.facts());
+            }
             Way::Known(known) => {
                 facts.push(("the agent's kind", json!(known.kind)));
                 facts.extend(known.facts());
@@ -251,6 +277,7 @@ impl Agent {
     pub(crate) fn told(&self) -> String {
         match &self.way {
             Way::Command(_) => self.command_line(),
+            Way::Acp(_) => format!("{}, by the Agent Client Protocol", self.command_line()),
             Way::Known(known) => {
                 let title = known.kind.features().title;
                 let model = known.model.as_ref().map_or_else(String::new, |model| format!(", model {model}"));
@@ -263,6 +290,7 @@ impl Agent {
     pub(crate) fn permissions_in_words(&self) -> String {
         match &self.way {
             Way::Command(_) => "do whatever you may".to_owned(),
+            Way::Acp(acp) => acp.permissions_in_words(),
             Way::Known(known) => known.permissions_in_words(),
         }
     }
@@ -282,6 +310,16 @@ impl Agent {
         };
         std::iter::once(program).chain(arguments).collect::<Vec<_>>().join(" ")
     }
+}
+
+/// Refuses the ways in and out of a program that is no such agent.
+fn refuse_channels(arguments: &AgentArguments) -> Result<(), Failure> {
+    if arguments.output.is_some() || arguments.prompt.is_some() {
+        return Err(Failure::refuse(
+            "--output and --prompt belong to a plain program behind `--`; other agents have their own",
+        ));
+    }
+    Ok(())
 }
 
 const HOW_TO_DECLARE: &str =

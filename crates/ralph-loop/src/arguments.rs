@@ -5,6 +5,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use harness_provider_cli::Permissions;
 use serde::{Deserialize, Serialize};
 
+use crate::acp_agent::WhenAsked;
 use crate::deadline::Deadline;
 use crate::settings;
 
@@ -120,7 +121,7 @@ pub(crate) struct McpArguments {
 #[derive(Args, Debug)]
 pub(crate) struct AgentArguments {
     /// The agent: one that `ralph-loop.toml` declares, or one that is known by name, such as `claude-code`. Not needed
-    /// when there is one only, or with `--`.
+    /// when there is one only, or with `--`. `acp` says that the program behind `--` speaks the Agent Client Protocol.
     #[arg(id = "agent", long = "agent", value_name = "NAME")]
     pub(crate) name: Option<String>,
     /// The model of an agent that is known by name
@@ -130,6 +131,10 @@ pub(crate) struct AgentArguments {
     /// [default: workspace]
     #[arg(long, value_name = "PERMISSIONS", value_parser = crate::known_agent::permissions)]
     pub(crate) permissions: Option<Permissions>,
+    /// What an agent that speaks the Agent Client Protocol is told when it asks for a permission: `reject` or `allow`
+    /// [default: reject]
+    #[arg(long, value_name = "ANSWER", value_enum, hide_default_value = true, hide_possible_values = true)]
+    pub(crate) when_asked: Option<WhenAsked>,
     /// How the program behind `--` hands in its report [default: file]
     #[arg(long, value_enum, hide_default_value = true)]
     pub(crate) output: Option<HandIn>,

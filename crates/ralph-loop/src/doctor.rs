@@ -5,9 +5,11 @@ use std::process::{Command, Stdio};
 use harness_engine_local::RunHistory;
 use harness_engine_local::RunState;
 use harness_process::Limits;
+use harness_provider_acp::DetectedAgent;
 use harness_provider_cli::{AgentKind, Detected};
 use serde_json::json;
 
+use crate::acp_agent::AcpAgent;
 use crate::agent::{Agent, Way};
 use crate::arguments::ConfigArguments;
 use crate::exit::{Exit, Failure};
@@ -149,9 +151,23 @@ fn found(agent: &Agent, missing: Verdict) -> Finding {
             format!(
                 "would run {} as {}, with {passed}; it may {may}",
                 agent.command_line(),
-                program.display()
+                shown::path(&program)
             ),
         ),
+        Way::Acp(acp) => match detect_acp(agent, acp) {
+            Err(error) => Finding::new(what(agent), missing, format!("{error:#}")),
+            Ok(detected) => {
+                let called = detected.agent.unwrap_or_else(|| "an agent without a name".to_owned());
+                let version = detected.version.map_or_else(String::new, |version| format!(" {version}"));
+                let (verdict, called) = match detected.trouble {
+                    None => (Verdict::Good, format!("{called}{version} by the Agent Client Protocol")),
+                    Some(trouble) => (missing, format!("it cannot be used: {trouble}")),
+                };
+                let command = agent.command_line();
+                let detail = format!("{called}; would run {command}, with {passed}; it may {may}");
+                Finding::new(what(agent), verdict, detail)
+            }
+        },
         Way::Known(known) => match detect(agent, known) {
             Err(error) => Finding::new(what(agent), missing, format!("{error:#}")),
             Ok(detected) => {
@@ -188,6 +204,15 @@ fn detect(agent: &Agent, known: &KnownAgent) -> anyhow::Result<Detected> {
     let provider = known
         .provider(&agent.name, &state, agent.environment(), Limits::default())?
         .with_program(&agent.program);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    Ok(runtime.block_on(provider.detect()))
+}
+
+fn detect_acp(agent: &Agent, acp: &AcpAgent) -> anyhow::Result<DetectedAgent> {
+    let state = State::open().map_err(|failure| failure.error)?;
+    let provider =
+        acp.provider(&agent.name, &agent.program, &state, agent.environment(), Limits::default())?;
+    let provider = provider.with_arguments(&agent.arguments);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     Ok(runtime.block_on(provider.detect()))
 }

@@ -12,6 +12,7 @@ use ralph_tool::{RalphConfig, RalphTool};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::acp_agent::ACP;
 use crate::agent::{Agent, COMMAND};
 use crate::arguments::{AgentArguments, LimitArguments};
 use crate::settings::{Origin, Settings};
@@ -58,7 +59,11 @@ impl Launch {
 
     /// Remembers what the command line has chosen about the agent.
     pub(crate) fn take_choices(&mut self, arguments: &AgentArguments) {
-        let chosen = [("model", arguments.model.is_some()), ("permissions", arguments.permissions.is_some())];
+        let chosen = [
+            ("model", arguments.model.is_some()),
+            ("permissions", arguments.permissions.is_some()),
+            ("when-asked", arguments.when_asked.is_some()),
+        ];
         for (name, _) in chosen.into_iter().filter(|(_, is_chosen)| *is_chosen) {
             self.origins.insert(name.to_owned(), Origin::Flag.to_string());
         }
@@ -112,7 +117,8 @@ impl Launch {
         let by_flag =
             |name: &str| self.origins.get(name).is_some_and(|origin| *origin == Origin::Flag.to_string());
         // An agent that came from the command line has nothing to be compared with.
-        let agent = (self.agent.name != COMMAND).then(|| Agent::named(Some(&self.agent.name), now));
+        let agent = (![COMMAND, ACP].contains(&self.agent.name.as_str()))
+            .then(|| Agent::named(Some(&self.agent.name), now));
         let agent = match agent {
             None => self.agent.clone(),
             Some(Ok(agent)) => agent,

@@ -5,6 +5,7 @@
 //!
 //! `ralph-loop demo` shows the real thing in seconds; `ralph-loop --help` lists the rest.
 
+mod acp_agent;
 mod agent;
 mod arguments;
 mod cancel;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
+use crate::acp_agent::ACP;
 use crate::agent::Way;
 use crate::arguments::LimitArguments;
 use crate::exit::Failure;
@@ -197,6 +198,14 @@ impl Settings {
                     row("command", json!(command));
                     row("output", json!(way.output));
                     row("prompt", json!(way.prompt));
+                }
+                Way::Acp(acp) => {
+                    let command: Vec<_> = std::iter::once(&agent.program).chain(&agent.arguments).collect();
+                    row("kind", json!(ACP));
+                    row("command", json!(command));
+                    for (name, value) in acp.facts() {
+                        row(name, value);
+                    }
                 }
                 Way::Known(known) => {
                     row("kind", json!(known.kind));

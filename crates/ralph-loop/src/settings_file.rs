@@ -9,6 +9,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use harness_provider_cli::AgentKind;
 use toml::{Table, Value};
 
+use crate::acp_agent::{ACP, AcpAgent};
 use crate::agent::{COMMAND, CommandWay, Way};
 use crate::known_agent::KnownAgent;
 use crate::settings::{self, DeclaredAgent, NAMES, one_of, suggestion};
@@ -75,13 +76,16 @@ fn parse(text: &str, path: &Path) -> Result<FileSettings> {
 }
 
 fn agent_of(name: &str, value: Value, path: &Path) -> Result<DeclaredAgent> {
-    if name == COMMAND {
+    if [COMMAND, ACP].contains(&name) {
         bail!("this name stands for the program behind `--`; choose another one");
     }
     if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)) {
         bail!("an agent's name is made of ASCII letters, digits, `-`, `_` and `.`");
     }
     let Value::Table(table) = value else { bail!("an agent is a table with a `command` or a `kind`") };
+    if table.get("kind").and_then(Value::as_str) == Some(ACP) {
+        return acp_agent(table, path);
+    }
     match kind_of(name, &table)? {
         None => command_agent(table, path),
         Some(kind) => known_agent(kind, table, path),
@@ -98,7 +102,7 @@ fn kind_of(name: &str, table: &Table) -> Result<Option<AgentKind>> {
     if table.contains_key("command") {
         bail!("`kind` names an agent and `command` is another; give one of them");
     }
-    let known = || AgentKind::ALL.iter().map(|kind| kind.as_str());
+    let known = || AgentKind::ALL.iter().map(|kind| kind.as_str()).chain([ACP]);
     let kind = AgentKind::from_name(&kind)
         .ok_or_else(|| anyhow!("`kind`: no agent is known as {kind:?}{}", suggestion(&kind, known())))?;
     Ok(Some(kind))
@@ -123,16 +127,39 @@ fn command_agent(table: Table, path: &Path) -> Result<DeclaredAgent> {
             _ => bail!("unknown key `{key}`{}", suggestion(&key, KEYS.iter())),
         }
     }
+    declared(&command, pass_env, Way::Command(way), path)
+}
+
+fn declared(command: &[String], pass_env: Vec<String>, way: Way, path: &Path) -> Result<DeclaredAgent> {
     match command.split_first() {
         Some((program, arguments)) if !program.is_empty() => Ok(DeclaredAgent {
             program: program.clone(),
             arguments: arguments.to_vec(),
             pass_env,
-            way: Way::Command(way),
+            way,
             file: path.to_owned(),
         }),
         _ => bail!("`command` must be an array with the program and its arguments"),
     }
+}
+
+fn acp_agent(table: Table, path: &Path) -> Result<DeclaredAgent> {
+    const KEYS: &[&str] = &["kind", "command", "pass-env"];
+    let (mut command, mut pass_env, mut acp) = (Vec::new(), Vec::new(), AcpAgent::default());
+    for (key, value) in table {
+        let within = || format!("`{key}`");
+        match key.as_str() {
+            "kind" => {}
+            "command" => command = strings(value).with_context(within)?,
+            "pass-env" => pass_env = variables(value).with_context(within)?,
+            key if AcpAgent::KEYS.contains(&key) => acp.take(key, &value).with_context(within)?,
+            _ => {
+                let keys = KEYS.iter().chain(AcpAgent::KEYS);
+                bail!("unknown key `{key}`{}", suggestion(&key, keys));
+            }
+        }
+    }
+    declared(&command, pass_env, Way::Acp(acp), path)
 }
 
 fn known_agent(kind: AgentKind, table: Table, path: &Path) -> Result<DeclaredAgent> {
@@ -266,7 +293,7 @@ mod tests {
         let settings = parse(text, Path::new("/w/ralph-loop.toml")).unwrap();
         let known = |name: &str| match &settings.agents[name].way {
             Way::Known(known) => known.clone(),
-            Way::Command(_) => panic!("{name} is known"),
+            _ => panic!("{name} is known"),
         };
         assert_eq!(known("claude-code").model.as_deref(), Some("sonnet"));
         assert_eq!(settings.agents["claude-code"].program, "claude");

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod acp_agents;
 mod bad_input;
 mod capture;
 mod captures;
