@@ -88,13 +88,26 @@ pub(crate) struct Program {
 }
 
 /// End-to-end runs against real programs. They may install what they need, pinned.
-pub(crate) const E2E: &[Program] = &[AGENTS];
+pub(crate) const E2E: &[Program] = &[AGENTS, MCP];
 
 const AGENTS: Program = Program {
     name: "agents",
     about: "real agents, run by ralph-loop against a scripted model: [--all] [--record] [CASE…]",
     cargo: &["test", "--quiet", "--package", "ralph-loop", "--test", "agents", "--"],
     npm: &["crates/ralph-loop/tests/agents/npm/claude-code", "crates/ralph-loop/tests/agents/npm/codex"],
+    environment: &[],
+};
+
+const MCP: Program = Program {
+    name: "mcp",
+    about: "real MCP clients, which call the ralph tool for a scripted model: [CASE…]",
+    cargo: &["test", "--quiet", "--package", "ralph-loop", "--test", "mcp", "--"],
+    npm: &[
+        "crates/ralph-loop/tests/agents/npm/claude-code",
+        "crates/ralph-loop/tests/agents/npm/codex",
+        "crates/ralph-loop/tests/mcp/npm/conformance",
+        "crates/ralph-loop/tests/mcp/npm/inspector",
+    ],
     environment: &[],
 };
 

@@ -9,8 +9,9 @@ use rustix::process::{Pid, Signal, kill_process};
 /// A process that carries the mark of a case.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) struct Alive {
-    pid: i32,
-    command: String,
+    pub(crate) pid: i32,
+    /// The beginning of its command line.
+    pub(crate) command: String,
 }
 
 impl fmt::Display for Alive {
