@@ -121,8 +121,7 @@ async fn play(
     let mut steps = give(chunks, turn.pause);
     match &turn.act {
         Act::Refuse(refusal) => {
-            let status = refusal.status.as_u16();
-            let error = error_event(question.dialect, status, &refusal.message, &reply.id("resp", 0));
+            let error = error_event(question.dialect, refusal, &reply.id("resp", 0));
             steps.extend(give(framing.last(&error, middle), turn.pause));
         }
         Act::Disconnect => steps.extend([Step::Wait(FLUSH_TIME), Step::Break]),
@@ -221,9 +220,8 @@ fn model_list(path: &str, models: &[String]) -> Value {
 }
 
 fn refuse(reply: &Reply<'_>, refusal: &Refusal, receipt: Receipt) -> Response<Played> {
-    let Refusal { status, message, retry_after, headers } = refusal;
-    let dialect = reply.question.dialect;
-    let body = error_body(dialect, status.as_u16(), message, *retry_after, &reply.id("req", 0));
+    let Refusal { status, retry_after, headers, .. } = refusal;
+    let body = error_body(reply.question.dialect, refusal, &reply.id("req", 0));
     let mut response = give_json(*status, &body, receipt);
     let target = response.headers_mut();
     name_request(target, reply);

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::question::{Dialect, OfferedTool, Question};
-use super::turn::{Act, Cut, Pick, ToolCall, Turn, TurnUsage};
+use super::turn::{Act, Cut, Pick, Refusal, ToolCall, Turn, TurnUsage};
 use super::{anthropic, chat, gemini, responses};
 
 /// The tools by which agents take values of their own accord.
@@ -188,22 +188,20 @@ pub(super) fn arguments(input: &Value, takes_text: bool) -> String {
 }
 
 /// An error as the dialect shows it in the body of an answer.
-pub(super) fn error_body(
-    dialect: Dialect,
-    status: u16,
-    message: &str,
-    retry_after: Option<u64>,
-    id: &str,
-) -> Value {
+pub(super) fn error_body(dialect: Dialect, refusal: &Refusal, id: &str) -> Value {
+    let Refusal { message, retry_after, .. } = refusal;
+    let kind = kind(refusal);
     match dialect {
         Dialect::AnthropicMessages => {
-            json!({"type": "error", "error": {"type": kind(status), "message": message}, "request_id": id})
+            json!({"type": "error", "error": {"type": kind, "message": message}, "request_id": id})
         }
         Dialect::OpenAiResponses | Dialect::OpenAiChat => {
-            json!({"error": {"message": message, "type": kind(status), "param": null, "code": kind(status)}})
+            json!({"error": {"message": message, "type": kind, "param": null, "code": kind}})
         }
         Dialect::Gemini => {
-            let mut error = json!({"code": status, "message": message, "status": gemini_status(status)});
+            let status = refusal.status.as_u16();
+            let name = refusal.kind.as_deref().unwrap_or_else(|| gemini_status(status));
+            let mut error = json!({"code": status, "message": message, "status": name});
             if let Some(seconds) = retry_after {
                 error["details"] = json!([{
                     "@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": format!("{seconds}s"),
@@ -215,22 +213,25 @@ pub(super) fn error_body(
 }
 
 /// An error as the dialect shows it inside of a stream that has begun.
-pub(super) fn error_event(dialect: Dialect, status: u16, message: &str, id: &str) -> Event {
-    let body = error_body(dialect, status, message, None, id);
+pub(super) fn error_event(dialect: Dialect, refusal: &Refusal, id: &str) -> Event {
     match dialect {
-        Dialect::AnthropicMessages => Event::typed(body),
+        Dialect::AnthropicMessages => Event::typed(error_body(dialect, refusal, id)),
         Dialect::OpenAiResponses => Event::typed(json!({
             "type": "response.failed",
             "response": {
                 "id": id, "object": "response", "status": "failed",
-                "error": {"code": kind(status), "message": message},
+                "error": {"code": kind(refusal), "message": refusal.message},
             },
         })),
-        Dialect::OpenAiChat | Dialect::Gemini => Event::unnamed(body),
+        Dialect::OpenAiChat | Dialect::Gemini => Event::unnamed(error_body(dialect, refusal, id)),
     }
 }
 
-fn kind(status: u16) -> &'static str {
+fn kind(refusal: &Refusal) -> &str {
+    refusal.kind.as_deref().unwrap_or_else(|| usual_kind(refusal.status.as_u16()))
+}
+
+fn usual_kind(status: u16) -> &'static str {
     match status {
         400 => "invalid_request_error",
         401 => "authentication_error",

@@ -37,6 +37,8 @@ pub(super) enum Act {
 pub(super) struct Refusal {
     pub(super) status: StatusCode,
     pub(super) message: String,
+    /// In place of what the dialect calls an error of this status.
+    pub(super) kind: Option<String>,
     pub(super) retry_after: Option<u64>,
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
 }
@@ -175,7 +177,13 @@ impl Turn {
     pub fn error(status: u16) -> Self {
         let status = StatusCode::from_u16(status).expect("the status of an error is one that HTTP has");
         let message = "scripted error".to_owned();
-        Self::new(Act::Refuse(Refusal { status, message, retry_after: None, headers: Vec::new() }))
+        Self::new(Act::Refuse(Refusal {
+            status,
+            message,
+            kind: None,
+            retry_after: None,
+            headers: Vec::new(),
+        }))
     }
 
     /// The server says nothing until the client leaves or the server stops.
@@ -219,6 +227,17 @@ impl Turn {
     #[must_use]
     pub fn with_message(mut self, words: impl Into<String>) -> Self {
         self.refusal().message = words.into();
+        self
+    }
+
+    /// Calls the error something else than its status says, as vendors do for special ones.
+    ///
+    /// # Panics
+    ///
+    /// If the turn is no [error](Self::error).
+    #[must_use]
+    pub fn with_kind(mut self, kind: impl Into<String>) -> Self {
+        self.refusal().kind = Some(kind.into());
         self
     }
 

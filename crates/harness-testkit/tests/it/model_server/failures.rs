@@ -72,6 +72,19 @@ fn every_status_that_agents_tell_apart_has_its_name() {
 }
 
 #[test]
+fn an_error_can_be_called_something_else() {
+    let limit = Turn::error(429).with_kind("usage_limit_reached");
+    for (dialect, name) in [
+        (Dialect::AnthropicMessages, "type"),
+        (Dialect::OpenAiResponses, "code"),
+        (Dialect::Gemini, "status"),
+    ] {
+        let answer = ask(&playing([limit.clone()]), dialect, true);
+        assert_eq!(answer.json()["error"][name], "usage_limit_reached");
+    }
+}
+
+#[test]
 fn an_error_in_the_middle_of_a_stream_is_its_last_event() {
     let turn = Turn::error(529).with_message("too much").mid_stream();
     for dialect in Dialect::ALL {
