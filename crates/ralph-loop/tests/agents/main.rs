@@ -3,6 +3,8 @@
 //! Arguments choose agents (`codex`), cases (`cancelled`) or one of both (`codex/cancelled`); without any, all are run,
 //! with each agent's default way to hand in a report. `--all` takes the other ways too. One line is printed for each
 //! case, and the numbers at the end; a case that fails prints what helps to find out why.
+//!
+//! `--record` runs no case: it has the fixtures of `harness-provider-cli` recorded again.
 
 mod agents;
 mod cases;
@@ -10,10 +12,10 @@ mod namespace;
 mod processes;
 mod scene;
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 
 use crate::agents::{AGENTS, Agent, Way};
 use crate::cases::{CASES, Case};
@@ -32,10 +34,14 @@ fn main() -> ExitCode {
 /// Runs what was chosen and returns how many cases failed.
 fn run(mut words: Vec<String>) -> Result<usize> {
     let all = take(&mut words, "--all");
-    let chosen = choose(&words, all)?;
+    let record = take(&mut words, "--record");
+    let chosen = if record { Vec::new() } else { choose(&words, all)? };
     // From here on nothing that an agent might try reaches anybody. There is one thread yet.
     if let Err(error) = namespace::enter() {
         println!("skipped  a network of the loopback interface alone: {error:#}");
+    }
+    if record {
+        return record_fixtures(&words);
     }
     let begun = Instant::now();
     let mut failed = 0;
@@ -55,6 +61,15 @@ fn run(mut words: Vec<String>) -> Result<usize> {
     let passed = chosen.len() - failed;
     println!("{passed} passed, {failed} failed in {}", seconds(begun.elapsed()).trim_start());
     Ok(failed)
+}
+
+/// Has the fixtures of the provider recorded again: those of the agents that are named, or `AGENT/FIXTURE`, or all.
+fn record_fixtures(words: &[String]) -> Result<usize> {
+    let cargo = std::env::var_os("CARGO").context("this is to be started by cargo")?;
+    let arguments =
+        ["test", "--offline", "--quiet", "--package", "harness-provider-cli", "--test", "record", "--"];
+    let status = Command::new(cargo).args(arguments).args(words).stdin(Stdio::null()).status()?;
+    Ok(usize::from(!status.success()))
 }
 
 /// Returns what is to be run: the agents and cases that are named, or all.
