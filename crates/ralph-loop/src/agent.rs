@@ -316,7 +316,7 @@ impl Agent {
 fn refuse_channels(arguments: &AgentArguments) -> Result<(), Failure> {
     if arguments.output.is_some() || arguments.prompt.is_some() {
         return Err(Failure::refuse(
-            "--output and --prompt belong to a plain program behind `--`; other agents have their own",
+            "--output and --prompt belong to a program behind `--`; other agents have their own",
         ));
     }
     Ok(())
