@@ -1,8 +1,13 @@
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use harness_subagent::{Capabilities, Result, StartSubagent, SubagentProvider, SubagentRun};
+use harness_subagent::{
+    ActivityStream, AgentId, Capabilities, Result, StartSubagent, StopReason, SubagentProvider,
+    SubagentResult, SubagentRun,
+};
+use tokio_util::sync::CancellationToken;
 
 use crate::state::State;
 use crate::workspace_state::{RoundStart, WorkspaceState};
@@ -47,6 +52,44 @@ impl SubagentProvider for WatchedProvider {
                 self.state.keep_round_start(&origin.run, &start);
             }
         }
-        self.provider.start(request).await
+        let cancellation = request.cancellation.clone();
+        let run = self.provider.start(request).await?;
+        Ok(Box::new(WatchedRun { run, cancellation }))
+    }
+}
+
+/// A child whose crash does not overtake the signal that was its cause.
+///
+/// Until a new child has a session of its own, Ctrl-C on the terminal reaches it too. Its end is then known before our
+/// own signal is heard, and would count as a failure of its round.
+#[derive(Debug)]
+struct WatchedRun {
+    run: Box<dyn SubagentRun>,
+    cancellation: CancellationToken,
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl SubagentRun for WatchedRun {
+    fn id(&self) -> &AgentId {
+        self.run.id()
+    }
+
+    async fn result(&self) -> Result<SubagentResult> {
+        const PATIENCE: Duration = Duration::from_millis(200);
+        let result = self.run.result().await;
+        if result.as_ref().is_ok_and(|result| result.stop_reason == StopReason::CRASHED) {
+            // Whether there was one or not, the result stays what it is: who cancelled knows better.
+            let _ = tokio::time::timeout(PATIENCE, self.cancellation.cancelled()).await;
+        }
+        result
+    }
+
+    async fn dispose(&self) -> Result<()> {
+        self.run.dispose().await
+    }
+
+    fn activity(&self) -> ActivityStream {
+        self.run.activity()
     }
 }
