@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -36,7 +37,14 @@ impl Terminal {
         // A session of its own, whose leader is our program.
         let mut command = stage.command_of("setsid");
         command.args(["--ctty", env!("CARGO_BIN_EXE_ralph-loop")]).args(arguments);
-        Self::run(command, &[])
+        let terminal = Self::run(command, &[]);
+        // What is typed before that would interrupt nobody. A program that has ended has been there.
+        let program = Path::new(env!("CARGO_BIN_EXE_ralph-loop")).canonicalize().unwrap();
+        let link = format!("/proc/{}/exe", terminal.child.id());
+        wait_until("our program on its terminal", || {
+            std::fs::read_link(&link).map_or(true, |path| path == program).then_some(())
+        });
+        terminal
     }
 
     fn run(mut command: Command, variables: &[(&str, &str)]) -> Self {
