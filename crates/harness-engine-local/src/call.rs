@@ -124,7 +124,7 @@ impl Run {
             Ok(run) => run,
             Err(error) => {
                 let outcome = Err(self.start_failed(&error));
-                return Box::pin(self.recorded(number, attempt, outcome, None)).await;
+                return Box::pin(self.recorded(number, attempt, outcome, None, None)).await;
             }
         };
         if is_traced {
@@ -135,7 +135,7 @@ impl Run {
             let (label, phase) = *described;
             Box::new(CallInfo::new(number, attempt, label, run.id().clone()).with_phase(phase))
         });
-        let open = OpenChild::new(self, Child::new(run, info));
+        let open = OpenChild::new(self, Child::new(run, info, number, attempt));
         slot.forget();
         // One that comes too late is released in the background, and the run's end waits for that.
         self.admit(&open.child)?;
@@ -145,7 +145,8 @@ impl Run {
         };
         let (mut outcome, end) = self.judge(result, wants_value);
         if self.recorder.is_some() {
-            outcome = Box::pin(self.recorded(number, attempt, outcome, end.clone())).await;
+            let child = Some(&*open.child);
+            outcome = Box::pin(self.recorded(number, attempt, outcome, end.clone(), child)).await;
         }
         self.report_end(&open.child, end);
         open.dispose().await;
@@ -159,10 +160,15 @@ impl Run {
         attempt: u32,
         outcome: Outcome,
         end: Option<Box<CallEnd>>,
+        child: Option<&Child>,
     ) -> Outcome {
         let Some(recorder) = &self.recorder else { return outcome };
         if outcome.as_ref().is_err_and(|error| *error.code() == ErrorCode::CANCELLED) {
             return outcome;
+        }
+        if child.is_some_and(|child| !child.claim_record()) {
+            // It was ended for the run's sake meanwhile.
+            return Err(self.stopped());
         }
         let answer = Answer::from(&outcome);
         recorder.record(Entry::AgentEnded { call, attempt, answer, end: end.map(|end| *end) }).await?;

@@ -13,14 +13,29 @@ pub(crate) struct Child {
     pub(crate) run: Box<dyn SubagentRun>,
     /// What events say of it, of a run that is observed.
     pub(crate) info: Option<Box<CallInfo>>,
+    pub(crate) call: u64,
+    pub(crate) attempt: u32,
+    /// Whether its end stands in the journal.
+    recorded: AtomicBool,
     /// Whether its end has been reported, or its start never will be.
     reported: AtomicBool,
     disposal: AtomicBool,
 }
 
 impl Child {
-    pub(crate) fn new(run: Box<dyn SubagentRun>, info: Option<Box<CallInfo>>) -> Self {
-        Self { run, info, reported: AtomicBool::new(false), disposal: AtomicBool::new(false) }
+    pub(crate) fn new(
+        run: Box<dyn SubagentRun>,
+        info: Option<Box<CallInfo>>,
+        call: u64,
+        attempt: u32,
+    ) -> Self {
+        let [recorded, reported, disposal] = [false; 3].map(AtomicBool::new);
+        Self { run, info, call, attempt, recorded, reported, disposal }
+    }
+
+    /// Claims the right to record the child's end.
+    pub(crate) fn claim_record(&self) -> bool {
+        !self.recorded.swap(true, Ordering::Relaxed)
     }
 
     /// Claims the right to report the child's end.

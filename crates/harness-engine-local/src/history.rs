@@ -226,6 +226,14 @@ impl RunHistory {
                     return Err("a call ends once");
                 }
             }
+            Entry::AgentStopped { call, attempt, end } => {
+                let (known, last) = self.attempt(call, attempt)?;
+                if known.is_some() || last.end.is_some() {
+                    return Err("a child ends once");
+                }
+                last.ended_ms = Some(time_ms);
+                last.end = Some(end);
+            }
             Entry::CancelRequested { reason } => self.cancel_reason = Some(reason),
             Entry::RunFinished { result } => self.state = RunState::Finished(result),
         }

@@ -178,6 +178,15 @@ pub enum Entry {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         end: Option<CallEnd>,
     },
+    /// The child was ended with its run, and its call got no answer. A resumed run tries the call again.
+    AgentStopped {
+        /// The number of the call.
+        call: u64,
+        /// The number of the try at it.
+        attempt: u32,
+        /// How the child ended.
+        end: CallEnd,
+    },
     /// The run was cancelled.
     CancelRequested {
         /// Why.

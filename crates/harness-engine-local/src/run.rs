@@ -419,6 +419,10 @@ impl Run {
             self.note_release_error(child.run.id(), error);
         }
         // One that no call has waited for to its end is told of now, when nothing can be added any more.
+        if self.recorder.is_some() && child.claim_record() {
+            let (call, attempt, end) = (child.call, child.attempt, child.cancelled_end());
+            self.note(|| Entry::AgentStopped { call, attempt, end });
+        }
         self.report_end(child, self.is_observed().then(|| Box::new(child.cancelled_end())));
         self.forget(child);
     }

@@ -14,7 +14,7 @@ use harness_registry_local::LocalRegistry;
 use harness_subagent::{Capabilities, StopReason, SubagentProvider, SubagentRegistry, Usage};
 use harness_testkit::subagent::{MockChild, MockProvider, MockProviderHandle};
 use harness_workflow::{
-    AgentCall, ErrorCode, ErrorKind, RunId, RunResult, RunStopReason, StartRun, WorkflowCatalog,
+    AgentCall, CallOutcome, ErrorCode, ErrorKind, RunId, RunResult, RunStopReason, StartRun, WorkflowCatalog,
     WorkflowEngine, WorkflowRun,
 };
 use serde_json::{Value, json};
@@ -297,6 +297,31 @@ fn a_run_that_was_cancelled_before_the_crash_ends_as_cancelled() {
     assert_eq!((result.agents_started(), result.attempts()), (1, 1));
     assert_eq!(bench.events.names(), ["started", "ended"]);
     assert_eq!(folder.history().state, RunState::Finished(result));
+}
+
+#[test]
+fn what_a_cancelled_child_used_is_recorded_though_its_call_has_no_answer() {
+    let folder = Folder::new();
+    let bench = bench(&folder.store, Body::new(ask_in_turn));
+    let usage = Usage::new(3, 4);
+    bench.provider.set_default(MockChild::hanging().with_usage(usage).with_session_id("s-1"));
+    runtime().block_on(async {
+        let run = bench.start(request().with_run_id("r")).await;
+        bench.provider.wait_for_child(1).await;
+        run.cancel("enough");
+        run.result().await;
+        run.dispose().await.unwrap();
+    });
+    let history = folder.history();
+    let call = &history.calls[&1];
+    assert_eq!(call.answer, None);
+    let end = call.attempts[0].end.as_ref().unwrap();
+    assert_eq!((end.outcome, end.usage), (CallOutcome::Cancelled, Some(usage)));
+    assert_eq!(end.session_id.as_deref(), Some("s-1"));
+    assert_eq!(history.usage(), usage);
+    let lines = fs::read_to_string(folder.journal()).unwrap();
+    assert_eq!(lines.matches("agent-stopped").count(), 1, "{lines}");
+    bench.assert_clean();
 }
 
 #[test]
