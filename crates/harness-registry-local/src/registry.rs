@@ -126,7 +126,7 @@ impl SubagentRegistry for LocalRegistry {
             ));
         }
         let depth = child_depth(&request)?;
-        let schema = request.output.as_ref().map(|contract| self.schemas.compiled(contract)).transpose()?;
+        let schema = request.output.as_ref().map(|contract| self.schemas.schema(contract));
         let place = self.budget.as_ref().map(|budget| budget.admit(&request.parent)).transpose()?;
 
         let observers = self.observers.snapshot();

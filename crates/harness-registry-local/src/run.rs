@@ -17,22 +17,26 @@ pub(crate) struct LocalRun {
     // Fields are dropped in this order, so the child is gone before its place is free.
     pub(crate) child: Box<dyn SubagentRun>,
     pub(crate) schema: Option<Schema>,
-    pub(crate) verdict: OnceLock<Option<Refusal>>,
+    pub(crate) verdict: OnceLock<Result<Option<Refusal>>>,
     pub(crate) span: Span,
     pub(crate) life: Life,
 }
 
 impl LocalRun {
     /// Lets a claim of success stand only with a value that the schema admits.
-    fn enforce(&self, mut result: SubagentResult) -> SubagentResult {
+    fn enforce(&self, mut result: SubagentResult) -> Result<SubagentResult> {
         let Some(schema) = self.schema.as_ref().filter(|_| result.stop_reason.is_completed()) else {
-            return result;
+            return Ok(result);
         };
-        if let Some(refusal) = self.verdict.get_or_init(|| schema.judge(result.structured.as_ref())) {
-            result.stop_reason = refusal.reason.clone();
-            result.diagnostic = Some(refusal.diagnostic.clone());
+        match self.verdict.get_or_init(|| schema.judge(result.structured.as_ref())) {
+            Ok(None) => Ok(result),
+            Ok(Some(refusal)) => {
+                result.stop_reason = refusal.reason.clone();
+                result.diagnostic = Some(refusal.diagnostic.clone());
+                Ok(result)
+            }
+            Err(error) => Err(error.clone()),
         }
-        result
     }
 }
 
@@ -45,7 +49,7 @@ impl SubagentRun for LocalRun {
 
     async fn result(&self) -> Result<SubagentResult> {
         let answer = self.child.result().instrument(self.span.clone()).await;
-        let answer = answer.map(|result| self.enforce(result));
+        let answer = answer.and_then(|result| self.enforce(result));
         self.life.end(match &answer {
             Ok(result) => ChildEnding::Result {
                 stop_reason: &result.stop_reason,

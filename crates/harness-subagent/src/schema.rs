@@ -5,7 +5,7 @@
 //! | keyword | rule |
 //! |---|---|
 //! | `type` | one of the seven JSON type names; required where there is no `oneOf` |
-//! | `properties`, `required`, `additionalProperties` | of objects; what is required must be declared; the last is a boolean |
+//! | `properties`, `required`, `additionalProperties` | of objects; what is required must be declared, and required once; the last is a boolean |
 //! | `items` | of arrays; one schema |
 //! | `enum`, `const` | scalars of the declared type |
 //! | `minimum`, `maximum` | inclusive, of numbers and integers |
@@ -14,6 +14,7 @@
 //!
 //! The root of a contract's schema is an object. Schemas are at most 64 levels deep.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use serde_json::{Map, Value};
@@ -183,9 +184,13 @@ impl Checker {
         let Some(names) = value.as_array() else {
             return self.report(at, "`required` must be an array of property names");
         };
+        let mut seen = HashSet::new();
         for name in names {
             match name.as_str() {
                 None => self.report(at, "`required` must hold property names"),
+                Some(again) if !seen.insert(again) => {
+                    self.report(at, format!("`required` names `{again}` more than once"));
+                }
                 Some(name) if properties.and_then(|properties| properties.get(name)).is_none() => {
                     self.report(
                         at,
@@ -314,6 +319,13 @@ mod tests {
     #[test]
     fn required_names_must_be_declared() {
         refuses(json!({ "type": "object", "properties": {}, "required": ["missing"] }), &[""]);
+    }
+
+    #[test]
+    fn required_names_must_be_given_once() {
+        let properties = json!({ "a": { "type": "null" }, "b": { "type": "null" } });
+        refuses(json!({ "type": "object", "properties": properties, "required": ["a", "b", "a"] }), &[""]);
+        check(&json!({ "type": "object", "properties": properties, "required": ["b", "a"] })).unwrap();
     }
 
     #[test]

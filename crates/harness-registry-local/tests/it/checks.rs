@@ -2,10 +2,9 @@
 
 use harness_registry_local::LocalRegistry;
 use harness_subagent::{
-    Capabilities, Error, ErrorKind, ModelChoice, Origin, OutputContract, Parent, StartSubagent,
-    SubagentRegistry, ToolFilter, ToolRestriction,
+    Capabilities, Error, ErrorKind, ModelChoice, Origin, Parent, StartSubagent, SubagentRegistry, ToolFilter,
+    ToolRestriction,
 };
-use serde_json::json;
 
 use crate::double::{Double, Step, contract, request, root};
 
@@ -80,28 +79,6 @@ async fn a_child_just_as_deep_as_the_limit_is_started() {
     let request = StartSubagent::new("x", root().with_depth(2)).with_max_depth(3);
     LocalRegistry::new().start_on(provider.clone(), request).await.unwrap();
     assert_eq!(provider.requests()[0].max_depth, Some(3));
-}
-
-#[tokio::test]
-async fn a_schema_that_cannot_be_enforced_is_refused_after_the_depth_and_before_the_limits() {
-    // The subset does not say that names may be required only once; JSON Schema does.
-    let schema =
-        json!({ "type": "object", "properties": { "a": { "type": "null" } }, "required": ["a", "a"] });
-    let contract = OutputContract::new(schema).unwrap();
-    let orphan = Parent::new("orphan", "/").with_depth(1);
-    let registry = LocalRegistry::builder().max_active_per_tree(1).build().unwrap();
-    let provider = Double::new("p");
-    let request = StartSubagent::new("x", orphan).with_output(contract);
-
-    let error = registry.start_on(provider.clone(), request.clone()).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::UnsupportedSchema);
-    assert!(std::error::Error::source(&error).is_some());
-    let again = registry.start_on(provider.clone(), request.clone()).await.unwrap_err();
-    assert_eq!(again.to_string(), error.to_string(), "a refused schema stays refused");
-
-    let error = registry.start_on(provider.clone(), request.with_max_depth(1)).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::DepthExceeded);
-    assert!(provider.requests().is_empty());
 }
 
 #[tokio::test]

@@ -372,10 +372,6 @@ async fn what_cannot_be_started_is_refused_and_leaves_nothing() {
     refused(start(stranger).await, "stranger");
     let unknown = contract().with_rule(RuleRef::new("absent"));
     refused(start(setup.request().with_output(unknown)).await, "absent");
-    let twice =
-        json!({ "type": "object", "properties": { "a": { "type": "null" } }, "required": ["a", "a"] });
-    let unusable = OutputContract::new(twice).unwrap();
-    refused(start(setup.request().with_output(unusable)).await, "non-unique");
     refused(start(setup.request().with_max_depth(0)).await, "depth 1");
 
     yield_now().await;
