@@ -40,7 +40,9 @@ Exit status:
   12  a round yielded no report                16  this machine lacks something that is needed
   13  a report was invalid                     17  the run failed in another way";
 
+// Only the command that is named is made whole: a program that starts often should not make the others.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum Command {
     /// Run a loop in a workspace, from the first round to its end.
     Run(RunArguments),

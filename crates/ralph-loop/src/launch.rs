@@ -156,8 +156,8 @@ impl Launch {
         let engine = Arc::new(StoppableEngine::new(engine, cause));
         let ralph =
             RalphConfig::default().with_subagent_provider(&agent.name)?.with_max_rounds(self.max_rounds)?;
-        let tool = RalphTool::new(ralph, engine.clone(), registry.clone())?;
-        Ok(Wired { engine, registry, tool })
+        let tool = RalphTool::new(ralph, engine.clone(), registry)?;
+        Ok(Wired { engine, tool })
     }
 }
 
@@ -169,6 +169,5 @@ fn milliseconds(duration: Duration) -> u64 {
 #[derive(Debug)]
 pub(crate) struct Wired {
     pub(crate) engine: Arc<StoppableEngine>,
-    pub(crate) registry: Arc<LocalRegistry>,
     pub(crate) tool: RalphTool,
 }

@@ -8,14 +8,13 @@ use std::thread;
 use anyhow::Context;
 use async_trait::async_trait;
 use harness_engine_local::{JournalError, RunHistory, RunState};
-use harness_registry_local::LocalRegistry;
 use harness_subagent::Parent;
 use harness_workflow::{
     EngineCapabilities, Error, ErrorKind, Result, RunId, RunResult, StartRun, WorkflowEngine, WorkflowMeta,
     WorkflowObserver, WorkflowRef, WorkflowRun,
 };
 use ralph_mcp::{LoopError, LoopHost, LoopServer, Refusal, RunFacts, RunWatch, Standing};
-use ralph_tool::{CallContext, Envelope, RalphConfig, RalphError, RalphTool};
+use ralph_tool::{CallContext, Envelope, RalphError, RalphTool};
 use serde_json::Value;
 use tokio::runtime::Handle;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -71,11 +70,9 @@ pub(crate) fn mcp(arguments: McpArguments) -> std::result::Result<Exit, Failure>
         .context("cannot start the runtime")
         .map_err(Failure::environment)?;
     let served = runtime.block_on(async {
-        let Wired { engine, registry, tool } = launch.wire(&state, StopCause::default())?;
-        let config = tool.config().clone();
+        let Wired { engine, tool } = launch.wire(&state, StopCause::default())?;
         let part = Part { state, launch, shared_workspace, runs: RunThread::default() };
-        let host =
-            Arc::new(Host { part: Arc::new(part), engine, registry, config, parent, tool: Arc::new(tool) });
+        let host = Arc::new(Host { part: Arc::new(part), engine, parent, tool });
         let signals = Signals::new()?;
         let stop = CancellationToken::new();
         let served = tokio::select! {
@@ -121,10 +118,8 @@ impl Signals {
 struct Host {
     part: Arc<Part>,
     engine: Arc<dyn WorkflowEngine>,
-    registry: Arc<LocalRegistry>,
-    config: RalphConfig,
     parent: Parent,
-    tool: Arc<RalphTool>,
+    tool: RalphTool,
 }
 
 /// What a run needs of its host.
@@ -155,8 +150,7 @@ impl LoopHost for Host {
             observer: watch.observer,
             refusal: refusal.clone(),
         };
-        let tool = RalphTool::new(self.config.clone(), Arc::new(engine), self.registry.clone())
-            .map_err(|error| unusable(&error))?;
+        let tool = self.tool.with_engine(Arc::new(engine)).map_err(|error| unusable(&error))?;
         let context = CallContext::new(self.parent.clone())
             .with_run_id(run.clone())
             .with_cancellation(watch.cancellation);

@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use harness_workflow::{RunError, RunId, WorkflowMeta, WorkflowRun};
@@ -72,9 +72,7 @@ impl LoopServer {
     {
         let closing = stop.child_token();
         let runs = Arc::new(LiveRuns::new(Arc::clone(&self.host), closing.clone()));
-        let tools = tools::all(self.host.tool());
-        let handler =
-            Handler { instructions: tools::instructions(self.host.tool()), host: self.host, tools, runs };
+        let handler = Handler { host: self.host, tools: OnceLock::new(), runs };
         let runs = Arc::clone(&handler.runs);
         // Calls are cancelled when the client goes away, not when their answers can no longer be written.
         let served = connection::serve(handler, Ending::new(read, closing), write, stop).await;
@@ -103,8 +101,8 @@ impl LoopServer {
 #[derive(Debug)]
 struct Handler {
     host: Arc<dyn LoopHost>,
-    instructions: String,
-    tools: Vec<Tool>,
+    /// Made when the first client asks for them: a server is ready before.
+    tools: OnceLock<Vec<Tool>>,
     runs: Arc<LiveRuns>,
 }
 
@@ -118,6 +116,10 @@ const MOST_LISTED: usize = 10;
 impl Handler {
     fn name(&self) -> &str {
         self.host.tool().definition().name()
+    }
+
+    fn tools(&self) -> &[Tool] {
+        self.tools.get_or_init(|| tools::all(self.host.tool()))
     }
 
     /// The rounds that a call may have, as far as its arguments can be used.
@@ -434,7 +436,7 @@ impl ServerHandler for Handler {
         let capabilities = ServerCapabilities::builder().enable_tools().enable_tasks().build();
         ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("ralph-loop", env!("CARGO_PKG_VERSION")))
-            .with_instructions(self.instructions.clone())
+            .with_instructions(tools::instructions(self.host.tool()))
     }
 
     async fn list_tools(
@@ -442,11 +444,11 @@ impl ServerHandler for Handler {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(self.tools.clone()))
+        Ok(ListToolsResult::with_all_items(self.tools().to_vec()))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        self.tools.iter().find(|tool| tool.name == name).cloned()
+        self.tools().iter().find(|tool| tool.name == name).cloned()
     }
 
     async fn call_tool(

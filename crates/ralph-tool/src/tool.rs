@@ -18,12 +18,12 @@ use crate::{
 /// passes each call on to [`call`](Self::call). It must not run a call beside others that work in the same workspace.
 ///
 /// The tool keeps nothing between calls, so calls are independent of each other.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct RalphTool {
     config: RalphConfig,
     engine: Arc<dyn WorkflowEngine>,
     registry: Arc<dyn SubagentRegistry>,
-    definition: ToolDefinition,
+    definition: Arc<ToolDefinition>,
 }
 
 impl RalphTool {
@@ -48,8 +48,24 @@ impl RalphTool {
         for warning in config.warnings(engine.max_agents()) {
             tracing::warn!(code = warning.code(), "{warning}");
         }
-        let definition = ToolDefinition::new(&config);
+        let definition = Arc::new(ToolDefinition::new(&config));
         Ok(Self { config, engine, registry, definition })
+    }
+
+    /// Makes the same tool on another engine, with the configuration, the registry and the definition of this one.
+    ///
+    /// For a host whose calls each have an engine of their own, such as one that prepares something before a run may
+    /// start. It costs next to nothing, and warns of nothing again.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineLacksWorkflow`].
+    pub fn with_engine(&self, engine: Arc<dyn WorkflowEngine>) -> Result<Self, EngineLacksWorkflow> {
+        let workflow = workflow_ref();
+        if engine.workflow(&workflow).is_none() {
+            return Err(EngineLacksWorkflow { workflow });
+        }
+        Ok(Self { engine, ..self.clone() })
     }
 
     /// Returns the configuration.

@@ -6,8 +6,8 @@ use harness_registry_local::LocalRegistry;
 use harness_subagent::{Capabilities, ProviderInfo, SubagentRegistry};
 use harness_testkit::subagent::MockProvider;
 use harness_testkit::workflow::StubEngine;
-use harness_workflow::WorkflowCatalog;
-use ralph_tool::{CallContext, Handoff, RalphConfig, RalphTool, workflow_ref};
+use harness_workflow::{RunResult, WorkflowCatalog};
+use ralph_tool::{CallContext, Handoff, RalphConfig, RalphTool, workflow_ref, workflows};
 use serde_json::{Value, json};
 
 use crate::stage::{Stage, complete, context, continuing, report};
@@ -136,4 +136,21 @@ fn an_engine_without_the_loop_is_refused() {
         RalphTool::new(RalphConfig::default(), Arc::new(engine), Arc::new(LocalRegistry::new())).unwrap_err();
     assert_eq!(error.workflow, workflow_ref());
     assert!(error.to_string().contains("ralph-loop (version 1)"), "{error}");
+}
+
+#[tokio::test]
+async fn a_tool_on_another_engine_keeps_everything_but_the_engine() {
+    let (without_the_loop, _handle) = StubEngine::settable(WorkflowCatalog::new());
+    let stage = Stage::settable(json!({ "maxRounds": 5 }));
+    let error = stage.tool.with_engine(Arc::new(without_the_loop)).unwrap_err();
+    assert_eq!(error.workflow, workflow_ref());
+
+    let (other, its_handle) = StubEngine::settable(workflows());
+    let value = json!({ "status": "complete", "roundsStarted": 1, "report": complete("s") });
+    its_handle.settle(RunResult::completed(value).with_agents_started(1).with_attempts(1));
+    let tool = stage.tool.with_engine(Arc::new(other)).unwrap();
+    assert_eq!(tool.definition(), stage.tool.definition());
+    tool.call(&json!({ "objective": "o" }), context()).await.unwrap();
+    assert_eq!(its_handle.starts()[0].max_agents, Some(5));
+    assert!(stage.engine.starts().is_empty());
 }
