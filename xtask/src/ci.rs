@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::{
-    api, args::Args, deny, doc, fmt, lint, outcome::Outcome, package, test, tidy, workspace::Workspace,
+    apart, api, args::Args, deny, doc, fmt, lint, outcome::Outcome, package, test, tidy, workspace::Workspace,
 };
 
 type Step = (&'static str, fn(Args, &Workspace) -> Result<Outcome>);
@@ -22,6 +22,7 @@ const STEPS: &[Step] = &[
     ("api", api::run),
     ("package", package::run),
     ("deny", deny::run),
+    ("apart", apart::run),
     ("test", test::run),
 ];
 

@@ -3,6 +3,7 @@
 //! A command is one module with one `run` function. It depends on no crate of the workspace: what
 //! belongs to a crate is an example, a test or a bench of that crate, built and run from here.
 
+mod apart;
 mod api;
 mod args;
 mod bench;
@@ -86,6 +87,12 @@ const COMMANDS: &[Command] = &[
         usage: "[CRATE…]",
         about: "All tests and doctests; with nextest where it is installed",
         run: test::run,
+    },
+    Command {
+        name: "apart",
+        usage: "",
+        about: "Lint, documentation and tests of the crates that the other steps leave out for their weight",
+        run: apart::run,
     },
     Command {
         name: "vectors",

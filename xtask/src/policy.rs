@@ -9,6 +9,10 @@ pub(crate) const XTASK: &str = "xtask";
 /// again with each. They are no one's public API.
 pub(crate) const TEST_FEATURE_PREFIX: &str = "test-";
 
+/// Crates that bring so much along that they are built, linted and tested in a step of their own, `apart`. They are not
+/// among the workspace's default members either.
+pub(crate) const APART: &[&str] = &["harness-engine-temporal"];
+
 /// A crate that holds one contract, with all that it may depend on.
 #[derive(Debug)]
 pub(crate) struct Seam {
@@ -88,7 +92,7 @@ pub(crate) struct Program {
 }
 
 /// End-to-end runs against real programs. They may install what they need, pinned.
-pub(crate) const E2E: &[Program] = &[AGENTS, MCP];
+pub(crate) const E2E: &[Program] = &[AGENTS, MCP, TEMPORAL];
 
 const AGENTS: Program = Program {
     name: "agents",
@@ -108,6 +112,14 @@ const MCP: Program = Program {
         "crates/ralph-loop/tests/mcp/npm/conformance",
         "crates/ralph-loop/tests/mcp/npm/inspector",
     ],
+    environment: &[],
+};
+
+const TEMPORAL: Program = Program {
+    name: "temporal",
+    about: "the engine on Temporal against a development server: the contract's suite, and one trial of each fault",
+    cargo: &["test", "--quiet", "--package", "harness-engine-temporal", "--test", "e2e", "--"],
+    npm: &[],
     environment: &[],
 };
 

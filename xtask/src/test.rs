@@ -19,7 +19,7 @@ pub(crate) fn run(mut args: Args, workspace: &Workspace) -> Result<Outcome> {
     let names = args.names();
     args.finish()?;
     let chosen: Vec<&Crate> = if names.is_empty() {
-        workspace.crates.iter().collect()
+        workspace.together().collect()
     } else {
         names.iter().map(|name| workspace.find(name)).collect::<Result<_>>()?
     };

@@ -81,16 +81,22 @@ impl Workspace {
         }
     }
 
-    /// Returns the cargo arguments that select the crates called `names`, or all members without
-    /// names, each with its own features on.
+    /// Returns the members that are built together: all but those that [stand apart](policy::APART).
+    pub(crate) fn together(&self) -> impl Iterator<Item = &Crate> {
+        self.crates.iter().filter(|member| !policy::APART.contains(&member.name.as_str()))
+    }
+
+    /// Returns the cargo arguments that select the crates called `names`, or without names all that are
+    /// built together, each with its own features on.
     pub(crate) fn selection(&self, names: &[String]) -> Result<Vec<String>> {
         let chosen: Vec<&Crate> = if names.is_empty() {
-            self.crates.iter().collect()
+            self.together().collect()
         } else {
             names.iter().map(|name| self.find(name)).collect::<Result<_>>()?
         };
         let mut args = if names.is_empty() {
-            vec!["--workspace".to_owned()]
+            let apart = policy::APART.iter().flat_map(|name| ["--exclude", name]);
+            ["--workspace"].into_iter().chain(apart).map(ToOwned::to_owned).collect()
         } else {
             names.iter().flat_map(|name| ["--package".to_owned(), name.clone()]).collect()
         };
@@ -214,6 +220,20 @@ mod tests {
     #[test]
     fn no_features_means_no_argument() {
         assert!(features_of(&[&member("harness-subagent", &[])], None).is_empty());
+    }
+
+    #[test]
+    fn what_stands_apart_is_selected_by_name_only() {
+        let apart = policy::APART[0];
+        let workspace = Workspace {
+            root: PathBuf::new(),
+            target: PathBuf::new(),
+            crates: vec![member("a", &["x"]), member(apart, &["y"])],
+        };
+        let all = workspace.selection(&[]).unwrap();
+        assert_eq!(all, ["--workspace", "--exclude", apart, "--features", "a/x"]);
+        let one = workspace.selection(&[apart.to_owned()]).unwrap();
+        assert_eq!(one, ["--package", apart, "--features", &format!("{apart}/y")]);
     }
 
     #[test]
