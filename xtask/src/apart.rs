@@ -6,7 +6,7 @@ use crate::{args::Args, doc, lint, outcome::Outcome, policy, test, workspace::Wo
 
 pub(crate) fn run(args: Args, workspace: &Workspace) -> Result<Outcome> {
     args.finish()?;
-    let names = || Args::new(policy::APART.iter().map(|name| (*name).to_owned()).collect());
+    let names = || Args::new(policy::APART.iter().map(|name| (*name).to_owned()));
     lint::run(names(), workspace)?;
     doc::run(names(), workspace)?;
     test::run(names(), workspace)

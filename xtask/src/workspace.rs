@@ -94,9 +94,9 @@ impl Workspace {
         } else {
             names.iter().map(|name| self.find(name)).collect::<Result<_>>()?
         };
-        let mut args = if names.is_empty() {
-            let apart = policy::APART.iter().flat_map(|name| ["--exclude", name]);
-            ["--workspace"].into_iter().chain(apart).map(ToOwned::to_owned).collect()
+        let mut args: Vec<String> = if names.is_empty() {
+            let apart = policy::APART.iter().flat_map(|name| ["--exclude", *name]);
+            ["--workspace"].into_iter().chain(apart).map(str::to_owned).collect()
         } else {
             names.iter().flat_map(|name| ["--package".to_owned(), name.clone()]).collect()
         };

@@ -341,7 +341,7 @@ impl<'a> Drive<'a> {
             .cancellation_token(token.clone())
             .retry_policy(RetryPolicy::builder().maximum_attempts(1).build())
             .summary(call.label.clone())
-            // In their order, by whichever worker is free, and not by the one that happens to run the body.
+            // By whichever worker is free, and not by the one that happens to run the body.
             .do_not_eagerly_execute(true)
             .build();
         let ctx = self.ctx;

@@ -6,8 +6,8 @@ use futures::future::try_join_all;
 use harness_subagent::SubagentRegistry;
 use harness_workflow::WorkflowCatalog;
 use temporalio_client::Client;
+use temporalio_sdk::runtime::RuntimeOptions;
 use temporalio_sdk::runtime::worker_tuner::{FixedSizeSlotSupplier, TunerHolder};
-use temporalio_sdk::runtime::{PollerBehavior, RuntimeOptions};
 use temporalio_sdk::{Runtime, Worker, WorkerOptions};
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -212,8 +212,6 @@ fn workers(
                 .max_heartbeat_throttle_interval(config.heartbeat_interval)
                 .default_heartbeat_throttle_interval(config.heartbeat_interval)
                 .sticky_queue_schedule_to_start_timeout(STICKY)
-                // One after the other, so that children are started in the order of their calls.
-                .activity_task_poller_behavior(PollerBehavior::SimpleMaximum(1))
                 .build();
             if takes_bodies {
                 let catalog = catalog.clone();

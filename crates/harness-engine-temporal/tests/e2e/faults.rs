@@ -97,7 +97,7 @@ impl Scene {
     }
 
     fn request(&self) -> StartRun {
-        let contract = OutputContract::new(json!({ "type": "object", "required": ["done"] })).unwrap();
+        let contract = OutputContract::new(json!({ "type": "object", "properties": { "done": { "type": "boolean" } }, "required": ["done"] })).unwrap();
         let steps: Vec<Step> = (1..=ROUNDS)
             .map(|round| Step::Ask(Ask::new(format!("round {round}")).with_output(contract.clone())))
             .collect();

@@ -104,6 +104,15 @@ impl Bench {
         }
     }
 
+    /// Returns the number of the child that was started for a call, of the children so far.
+    pub(in crate::workflow) fn child_of_call(&self, call: u64) -> u64 {
+        let is_of_call =
+            |child: &u64| self.provider.request(*child).origin.is_some_and(|origin| origin.call == call);
+        (1..=self.provider.starts())
+            .find(is_of_call)
+            .unwrap_or_else(|| panic!("no child was started for call {call}"))
+    }
+
     /// Starts a run and waits until its first child is asked for its result.
     pub(in crate::workflow) async fn start_and_wait_for_child(&self, steps: &[Step]) -> Box<dyn WorkflowRun> {
         let run = self.start(steps).await;

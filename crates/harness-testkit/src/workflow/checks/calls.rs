@@ -33,7 +33,11 @@ pub async fn slots_bound_the_children(constructor: &EngineConstructor) {
     while_awaited(&*run, "the third child", bench.provider.wait_for_child(3)).await;
     bench.provider.finish(2);
     bench.provider.finish(3);
-    assert_value(&result_of(&*run).await, &json!([["slow", "finished", "finished"]]));
+    let mut expected = vec!["finished"; 3];
+    // Which of two calls has its child first is left to the engine.
+    let slow = bench.provider.request(1).origin.map_or(1, |origin| origin.call);
+    expected[usize::try_from(slow - 1).unwrap_or_default()] = "slow";
+    assert_value(&result_of(&*run).await, &json!([expected]));
     assert_eq!(bench.provider.most_live(), Bench::MAX_CONCURRENT);
     dispose(&*run).await;
 }
