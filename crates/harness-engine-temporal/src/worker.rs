@@ -6,8 +6,8 @@ use futures::future::try_join_all;
 use harness_subagent::SubagentRegistry;
 use harness_workflow::WorkflowCatalog;
 use temporalio_client::Client;
-use temporalio_sdk::runtime::RuntimeOptions;
 use temporalio_sdk::runtime::worker_tuner::{FixedSizeSlotSupplier, TunerHolder};
+use temporalio_sdk::runtime::{PollerBehavior, RuntimeOptions};
 use temporalio_sdk::{Runtime, Worker, WorkerOptions};
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -212,6 +212,10 @@ fn workers(
                 .max_heartbeat_throttle_interval(config.heartbeat_interval)
                 .default_heartbeat_throttle_interval(config.heartbeat_interval)
                 .sticky_queue_schedule_to_start_timeout(STICKY)
+                // The server hands work to a worker that was frozen for as long as a poll of it is open. Each such
+                // attempt is lost, so there are as few as can be.
+                .activity_task_poller_behavior(PollerBehavior::SimpleMaximum(1))
+                .workflow_task_poller_behavior(PollerBehavior::SimpleMaximum(2))
                 .build();
             if takes_bodies {
                 let catalog = catalog.clone();
