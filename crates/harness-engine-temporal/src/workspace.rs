@@ -299,3 +299,67 @@ impl Workspaces for HookCommand {
         self.run("publish", place, &more).await.map(drop)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(workspace: &str) -> Workplace {
+        Workplace { workspace: workspace.into(), run: "r".into(), call: 2, attempt: 1, fence: 7 }
+    }
+
+    fn shell(script: &str) -> HookCommand {
+        HookCommand::new("/bin/sh").with_arguments(["-c", script, "sh"])
+    }
+
+    #[tokio::test]
+    async fn a_workspace_that_leads_out_of_the_root_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("root");
+        std::fs::create_dir_all(root.join("inside")).unwrap();
+        std::os::unix::fs::symlink(folder.path(), root.join("link")).unwrap();
+        let folders = SharedFolders::below(&root);
+        for outside in ["..", "/tmp", "inside/../..", "link", "absent"] {
+            let error = folders.prepare(&place(outside)).await.unwrap_err();
+            assert!(matches!(error, WorkspaceError::Unusable { .. }), "{outside}: {error}");
+        }
+        let inside = folders.prepare(&place("inside")).await.unwrap();
+        assert_eq!(Path::new(&inside), root.join("inside").canonicalize().unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_path_that_is_the_same_everywhere_is_taken_as_it_is() {
+        assert_eq!(SharedFolders::anywhere().prepare(&place("./x")).await.unwrap(), "./x");
+    }
+
+    #[tokio::test]
+    async fn a_hook_that_fails_or_answers_no_path_is_an_error_that_says_so() {
+        for (script, said) in [
+            ("echo nonsense >&2; exit 3", "nonsense"),
+            ("echo relative/path", "relative/path"),
+            ("printf '/a\\n/b\\n'", "absolute path"),
+            ("true", "absolute path"),
+        ] {
+            let error = shell(script).prepare(&place("w")).await.unwrap_err().to_string();
+            assert!(error.contains("`prepare`") && error.contains(said), "{script}: {error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_hook_is_told_whose_workspace_it_is_and_how_the_call_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        let script = format!(
+            "echo \"$1 $HARNESS_WORKSPACE $HARNESS_RUN $HARNESS_CALL $HARNESS_ATTEMPT $HARNESS_FENCE \
+             $HARNESS_FOLDER $HARNESS_ENDING\" >> {}; test \"$1\" = publish || echo /prepared",
+            log.display()
+        );
+        let hook = shell(&script);
+        let prepared = hook.prepare(&place("team/work")).await.unwrap();
+        assert_eq!(prepared, "/prepared");
+        hook.publish(&place("team/work"), &prepared, CallEnding::Value).await.unwrap();
+        let log = std::fs::read_to_string(log).unwrap();
+        let lines: Vec<&str> = log.lines().map(str::trim_end).collect();
+        assert_eq!(lines, ["prepare team/work r 2 1 7", "publish team/work r 2 1 7 /prepared value"]);
+    }
+}
