@@ -53,6 +53,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("a seam built alone has no runtime", runtime::seams_have_none),
     ("versions live in the workspace's table", manifests::versions_in_one_table),
     ("default features are off in the workspace's table", manifests::default_features_off),
+    ("every member is built by default or stands apart", manifests::default_members),
     ("members inherit what is common and own their version", manifests::inherits),
     ("benches have no harness", manifests::benches_without_harness),
     ("every crate has its documents", documents::present),

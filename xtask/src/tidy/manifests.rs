@@ -4,6 +4,7 @@ use anyhow::{Context as _, Result};
 use toml::{Table, Value};
 
 use super::{Problem, Subject};
+use crate::policy;
 
 const ROOT: &str = "Cargo.toml";
 
@@ -33,6 +34,31 @@ pub(super) fn default_features_off(subject: &Subject<'_>) -> Result<Vec<Problem>
         .filter(|(_, entry)| entry.get("default-features").and_then(Value::as_bool) != Some(false))
         .map(|(name, _)| Problem::new(ROOT, format!("`{name}` needs `default-features = false`")))
         .collect())
+}
+
+/// What is built by default is every member but those that [stand apart](policy::APART).
+pub(super) fn default_members(subject: &Subject<'_>) -> Result<Vec<Problem>> {
+    let Some(root) = subject.tree.text(ROOT) else { return Ok(Vec::new()) };
+    let root: Table = root.parse().context(ROOT)?;
+    let list = root.get("workspace").and_then(|workspace| workspace.get("default-members"));
+    let list = list.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    let written: Vec<&str> = list.collect();
+    let expected: Vec<&str> = subject.workspace.together().map(|member| member.folder.as_str()).collect();
+    let missing = expected.iter().filter(|folder| !written.contains(folder)).map(|folder| {
+        format!(
+            "add `{folder}` to default-members, or to the list of what stands apart in xtask/src/policy.rs"
+        )
+    });
+    let surplus = written
+        .iter()
+        .filter(|folder| !expected.contains(folder))
+        .map(|folder| format!("strike `{folder}` from default-members: it is no member, or it stands apart"));
+    // A name in the list of what stands apart that no member has would excuse nothing.
+    let unknown = policy::APART
+        .iter()
+        .filter(|name| !subject.workspace.crates.iter().any(|member| member.name == **name))
+        .map(|name| format!("strike `{name}` from the list of what stands apart: there is no such member"));
+    Ok(missing.chain(surplus).chain(unknown).map(|advice| Problem::new(ROOT, advice)).collect())
 }
 
 /// Edition, licence and lints come from the workspace; the version does not.
@@ -145,6 +171,25 @@ mod tests {
         let root = "[workspace.dependencies]\na = \"1\"\nb = { version = \"1\" }\n\
             c = { version = \"1\", default-features = false }";
         assert_eq!(problems(default_features_off, &[], &[(ROOT, root)]).len(), 2);
+    }
+
+    #[test]
+    fn every_member_is_built_by_default_or_stands_apart() {
+        let apart = policy::APART.iter().map(|name| member(name));
+        let crates: Vec<Crate> = [member("ralph-report"), member("xtask")].into_iter().chain(apart).collect();
+        let advice = |list: &str| -> Vec<String> {
+            let root = format!("[workspace]\ndefault-members = {list}");
+            problems(default_members, &crates, &[(ROOT, &root)])
+                .into_iter()
+                .map(|problem| problem.advice)
+                .collect()
+        };
+        assert_eq!(advice("[\"crates/ralph-report\", \"xtask\"]"), [""; 0]);
+        let missing = advice("[\"xtask\"]");
+        assert!(missing.len() == 1 && missing[0].starts_with("add `crates/ralph-report`"), "{missing:?}");
+        let surplus =
+            advice(&format!("[\"crates/ralph-report\", \"crates/{}\", \"xtask\"]", policy::APART[0]));
+        assert!(surplus.len() == 1 && surplus[0].starts_with("strike"), "{surplus:?}");
     }
 
     #[test]
