@@ -63,7 +63,8 @@ fn judge(id: &str, server: &Server) -> Option<String> {
     let namespace = if id == "first_failing_check_decides" { OTHER_NAMESPACE } else { "default" };
     let endpoint = Endpoint::new(server.address()).with_namespace(namespace);
     let make = move |fixture| new_engine(endpoint.clone(), fixture);
-    let verdict = ENGINE_SUITE.verdict(id, Clock::Real, || async { EngineConstructor::new(make) });
+    let verdict =
+        ENGINE_SUITE.verdict(id, Clock::Real, || async { EngineConstructor::new(make).starting_elsewhere() });
     let known = KNOWN_FAILURES.iter().any(|(known, _)| *known == id);
     println!("  {:5.1} s  {id}: {verdict:?}", start.elapsed().as_secs_f64());
     match (verdict, known) {

@@ -29,6 +29,7 @@ pub(in crate::workflow) struct Bench {
     pub(in crate::workflow) registry: Arc<dyn SubagentRegistry>,
     pub(in crate::workflow) provider: MockProviderHandle,
     pub(in crate::workflow) events: Arc<EventRecorder>,
+    starts_elsewhere: bool,
 }
 
 impl Bench {
@@ -65,7 +66,7 @@ impl Bench {
         let engine = constructor.engine(fixture).await;
         let events = Arc::new(EventRecorder::default());
         engine.observe(Arc::clone(&events) as _);
-        Self { engine, registry, provider: handle, events }
+        Self { engine, registry, provider: handle, events, starts_elsewhere: constructor.starts_elsewhere() }
     }
 
     /// Scripts the next children.
@@ -104,13 +105,21 @@ impl Bench {
         }
     }
 
-    /// Returns the number of the child that was started for a call, of the children so far.
-    pub(in crate::workflow) fn child_of_call(&self, call: u64) -> u64 {
-        let is_of_call =
-            |child: &u64| self.provider.request(*child).origin.is_some_and(|origin| origin.call == call);
-        (1..=self.provider.starts())
-            .find(is_of_call)
-            .unwrap_or_else(|| panic!("no child was started for call {call}"))
+    /// Returns the numbers of the calls that the first `count` children were started for, and asserts that those are the
+    /// first calls, in their order unless the children are started elsewhere.
+    pub(in crate::workflow) fn first_calls(&self, count: u64) -> Vec<u64> {
+        let call_of = |child| self.provider.request(child).origin.map(|origin| origin.call);
+        let calls: Vec<Option<u64>> = (1..=count).map(call_of).collect();
+        let mut sorted = calls.clone();
+        if self.starts_elsewhere {
+            sorted.sort_unstable();
+        }
+        assert_eq!(
+            sorted,
+            (1..=count).map(Some).collect::<Vec<_>>(),
+            "the first {count} children are for {calls:?}"
+        );
+        calls.into_iter().flatten().collect()
     }
 
     /// Starts a run and waits until its first child is asked for its result.

@@ -35,6 +35,7 @@ type Made = Pin<Box<dyn Future<Output = Arc<dyn WorkflowEngine>> + Send>>;
 /// How the suite makes the engines that it judges: one for each check, or more.
 pub struct EngineConstructor {
     make: Box<dyn Fn(EngineFixture) -> Made + Send + Sync>,
+    starts_elsewhere: bool,
 }
 
 impl EngineConstructor {
@@ -50,7 +51,20 @@ impl EngineConstructor {
                 let engine = make(fixture);
                 Box::pin(async move { Arc::new(engine.await) as Arc<dyn WorkflowEngine> })
             }),
+            starts_elsewhere: false,
         }
+    }
+
+    /// Says that other processes start the engine's children, so that of two calls which have a slot at the same time
+    /// either may have its child first. Otherwise the suite expects children in the order of their calls.
+    #[must_use]
+    pub fn starting_elsewhere(mut self) -> Self {
+        self.starts_elsewhere = true;
+        self
+    }
+
+    pub(in crate::workflow) fn starts_elsewhere(&self) -> bool {
+        self.starts_elsewhere
     }
 
     /// Makes an engine.
