@@ -9,8 +9,8 @@ pub(crate) const XTASK: &str = "xtask";
 /// again with each. They are no one's public API.
 pub(crate) const TEST_FEATURE_PREFIX: &str = "test-";
 
-/// Crates that bring so much along that they are built, linted and tested in a step of their own, `apart`. They are not
-/// among the workspace's default members either.
+/// Crates that bring so much along that they are built, linted and tested in a step of their own, `apart`, and so are
+/// other crates with the features that need them. They are not among the workspace's default members either.
 pub(crate) const APART: &[&str] = &["harness-engine-temporal"];
 
 /// A crate that holds one contract, with all that it may depend on.
@@ -40,8 +40,12 @@ pub(crate) const RUNTIME_FEATURES: &[&str] =
 
 /// Libraries that exactly one crate may know: the library (with everything named `LIBRARY_…` or
 /// `LIBRARY-…`), then the crate.
-pub(crate) const SOLE_USERS: &[(&str, &str)] =
-    &[("agent-client-protocol", "harness-provider-acp"), ("clap", "ralph-loop"), ("rmcp", "ralph-mcp")];
+pub(crate) const SOLE_USERS: &[(&str, &str)] = &[
+    ("agent-client-protocol", "harness-provider-acp"),
+    ("clap", "ralph-loop"),
+    ("rmcp", "ralph-mcp"),
+    ("temporalio", "harness-engine-temporal"),
+];
 
 /// What may stand at the top, besides names that begin with a dot.
 pub(crate) const TOP_LEVEL: &[&str] = &[

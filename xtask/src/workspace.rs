@@ -1,7 +1,7 @@
 //! The workspace as `cargo metadata` describes it, cut down to what the commands ask about.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
 };
 
@@ -27,6 +27,8 @@ pub(crate) struct Crate {
     pub(crate) has_rust_version: bool,
     pub(crate) licence: Option<String>,
     pub(crate) features: BTreeSet<String>,
+    /// Those of the features that bring a crate along that [stands apart](policy::APART).
+    pub(crate) heavy: BTreeSet<String>,
     pub(crate) dependencies: Vec<Dependency>,
     pub(crate) examples: Vec<Target>,
     pub(crate) benches: Vec<Target>,
@@ -86,6 +88,12 @@ impl Workspace {
         self.crates.iter().filter(|member| !policy::APART.contains(&member.name.as_str()))
     }
 
+    /// Returns the workspace as the step of what stands apart builds it: no feature is too heavy.
+    pub(crate) fn with_heavy_features(&self) -> Self {
+        let crates = self.crates.iter().cloned().map(|member| Crate { heavy: BTreeSet::new(), ..member });
+        Self { root: self.root.clone(), target: self.target.clone(), crates: crates.collect() }
+    }
+
     /// Returns the cargo arguments that select the crates called `names`, or without names all that are
     /// built together, each with its own features on.
     pub(crate) fn selection(&self, names: &[String]) -> Result<Vec<String>> {
@@ -106,9 +114,10 @@ impl Workspace {
 }
 
 impl Crate {
-    /// Returns the features that are for users: not `default`, and none that only tests switch.
+    /// Returns the features that are for users: not `default`, and none that only tests switch or that is heavy.
     pub(crate) fn own_features(&self) -> impl Iterator<Item = &str> {
-        self.features.iter().map(String::as_str).filter(|name| *name != "default" && !is_for_tests(name))
+        let names = self.features.iter().map(String::as_str);
+        names.filter(|name| *name != "default" && !is_for_tests(name) && !self.heavy.contains(*name))
     }
 
     /// Returns the features that only tests switch.
@@ -153,6 +162,26 @@ pub(crate) fn features_of(crates: &[&Crate], also: Option<&str>) -> Vec<String> 
     if pairs.is_empty() { Vec::new() } else { vec!["--features".to_owned(), pairs.join(",")] }
 }
 
+/// Returns the features that switch on a crate that stands apart, themselves or by another feature.
+fn heavy(features: &BTreeMap<String, Vec<String>>) -> BTreeSet<String> {
+    let brings_apart = |what: &String| {
+        let name = what.strip_prefix("dep:").or_else(|| what.split_once('/').map(|(name, _)| name));
+        policy::APART.contains(&name.unwrap_or(what).trim_end_matches('?'))
+    };
+    let mut heavy = BTreeSet::new();
+    loop {
+        let before = heavy.len();
+        for (name, switched_on) in features {
+            if switched_on.iter().any(|what| brings_apart(what) || heavy.contains(what)) {
+                heavy.insert(name.clone());
+            }
+        }
+        if heavy.len() == before {
+            return heavy;
+        }
+    }
+}
+
 fn describe(package: &Package, root: &Path) -> Crate {
     let folder = package.manifest_path.parent().map_or(root, Utf8Path::as_std_path);
     let folder = folder.strip_prefix(root).unwrap_or(folder);
@@ -168,6 +197,7 @@ fn describe(package: &Package, root: &Path) -> Crate {
         has_rust_version: package.rust_version.is_some(),
         licence: package.license.clone(),
         features: package.features.keys().cloned().collect(),
+        heavy: heavy(&package.features),
         dependencies: package
             .dependencies
             .iter()
@@ -234,6 +264,28 @@ mod tests {
         assert_eq!(all, ["--workspace", "--exclude", apart, "--features", "a/x"]);
         let one = workspace.selection(&[apart.to_owned()]).unwrap();
         assert_eq!(one, ["--package", apart, "--features", &format!("{apart}/y")]);
+    }
+
+    #[test]
+    fn a_feature_that_brings_what_stands_apart_is_built_apart_too() {
+        let apart = policy::APART[0];
+        let features = [
+            ("far", vec![format!("dep:{apart}")]),
+            ("further", vec!["far".to_owned()]),
+            ("near", vec!["dep:serde".to_owned(), "serde?/derive".to_owned()]),
+            ("weak", vec![format!("{apart}?/x")]),
+        ];
+        let heavy =
+            heavy(&features.map(|(name, switched_on)| (name.to_owned(), switched_on)).into_iter().collect());
+        assert_eq!(heavy.iter().map(String::as_str).collect::<Vec<_>>(), ["far", "further", "weak"]);
+        let user = Crate { heavy, ..member("ralph-loop", &["far", "further", "near"]) };
+        let workspace = Workspace { root: PathBuf::new(), target: PathBuf::new(), crates: vec![user] };
+        assert_eq!(features_of(&[&workspace.crates[0]], None), ["--features", "ralph-loop/near"]);
+        let whole = workspace.with_heavy_features();
+        assert_eq!(
+            features_of(&[&whole.crates[0]], None),
+            ["--features", "ralph-loop/far,ralph-loop/further,ralph-loop/near"]
+        );
     }
 
     #[test]
