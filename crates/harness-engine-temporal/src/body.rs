@@ -334,7 +334,7 @@ impl<'a> Drive<'a> {
         // A worker ends a call at its limit by itself; the server's own limit is for workers that do not.
         let close = limits.call_limit() + limits.release() + Duration::from_secs(60);
         let options = ActivityOptions::with_start_to_close_timeout(close)
-            .activity_id(activity_id(call.number, attempt))
+            .activity_id(activity_id(&call, attempt))
             .task_queue(self.input.queue.clone())
             .heartbeat_timeout(limits.heartbeat())
             .cancellation_type(ActivityCancellationType::WaitCancellationCompleted)

@@ -38,7 +38,7 @@ use crate::{Route, Routes, TemporalConfig};
 /// A run's result is the server's, whatever this process asked for meanwhile: a run that ended before a cancellation
 /// reached the server has its own end.
 pub struct TemporalEngine {
-    client: Client,
+    pub(crate) client: Client,
     catalog: WorkflowCatalog,
     routes: Arc<dyn Routes>,
     config: TemporalConfig,
@@ -200,7 +200,7 @@ fn runtime() -> Result<Handle> {
     })
 }
 
-fn failed(what: &str, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+pub(crate) fn failed(what: &str, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
     Error::new(ErrorKind::Engine, what).with_source(error)
 }
 

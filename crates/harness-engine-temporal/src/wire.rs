@@ -179,14 +179,18 @@ pub(crate) struct Beat {
     pub(crate) activity: Vec<(u64, Activity)>,
 }
 
-/// Returns the id of an activity.
-pub(crate) fn activity_id(call: u64, attempt: u32) -> String {
-    format!("{call}.{attempt}")
+/// Returns the id of an activity: the number of the call, that of the attempt, and a sum of what the call asks for.
+///
+/// A server compares ids, and nothing else, when a body is run again, so the sum lets it notice another prompt.
+pub(crate) fn activity_id(call: &NumberedCall, attempt: u32) -> String {
+    format!("{}.{attempt}.{:08x}", call.number, sum(call))
 }
 
 /// Reads the id of an activity: the number of the call, and that of the attempt.
 pub(crate) fn read_activity_id(id: &str) -> Option<(u64, u32)> {
-    let (call, attempt) = id.split_once('.')?;
+    let (call, rest) = id.split_once('.')?;
+    let (attempt, sum) = rest.split_once('.')?;
+    u32::from_str_radix(sum, 16).ok()?;
     Some((call.parse().ok()?, attempt.parse().ok()?))
 }
 
@@ -221,24 +225,38 @@ pub(crate) fn size<T: Serialize>(value: &T) -> usize {
     counter.0
 }
 
-/// Sums up what a call asks for.
+/// Sums up what a call asks for, in whatever order a build of this crate keeps the keys of a schema.
 pub(crate) fn sum(call: &NumberedCall) -> u32 {
-    struct Sum(crc32fast::Hasher);
-
-    impl std::io::Write for Sum {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.update(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
+    fn add(value: &Value, sum: &mut crc32fast::Hasher) {
+        match value {
+            Value::Object(entries) => {
+                let mut entries: Vec<_> = entries.iter().collect();
+                entries.sort_unstable_by_key(|(key, _)| *key);
+                sum.update(b"{");
+                for (key, value) in entries {
+                    add(&Value::from(key.as_str()), sum);
+                    add(value, sum);
+                }
+                sum.update(b"}");
+            }
+            Value::Array(items) => {
+                sum.update(b"[");
+                for item in items {
+                    add(item, sum);
+                }
+                sum.update(b"]");
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+                sum.update(value.to_string().as_bytes());
+                sum.update(b",");
+            }
         }
     }
 
-    let mut sum = Sum(crc32fast::Hasher::new());
-    let _ = serde_json::to_writer(&mut sum, call);
-    sum.0.finalize()
+    let mut sum = crc32fast::Hasher::new();
+    // What cannot be written cannot be sent either; sending it says why.
+    add(&serde_json::to_value(call).unwrap_or_default(), &mut sum);
+    sum.finalize()
 }
 
 #[cfg(test)]
@@ -257,8 +275,9 @@ mod tests {
 
     #[test]
     fn an_activity_id_names_its_call_and_its_attempt() {
-        assert_eq!(read_activity_id(&activity_id(12, 3)), Some((12, 3)));
-        for foreign in ["", "12", "12.", "a.b", "1.2.3"] {
+        let call = serde_json::from_value(json!({ "number": 12, "label": "l", "prompt": "p" })).unwrap();
+        assert_eq!(read_activity_id(&activity_id(&call, 3)), Some((12, 3)));
+        for foreign in ["", "12", "12.", "a.b", "1.2", "1.2.x", "1.2.3.4"] {
             assert_eq!(read_activity_id(foreign), None, "{foreign:?}");
         }
     }
@@ -287,5 +306,8 @@ mod tests {
         };
         assert_eq!(sum(&call("a")), sum(&call("a")));
         assert_ne!(sum(&call("a")), sum(&call("b")));
+        let mut labelled = call("a");
+        labelled.label = "other".into();
+        assert_ne!(sum(&call("a")), sum(&labelled));
     }
 }

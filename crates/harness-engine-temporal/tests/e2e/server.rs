@@ -44,23 +44,13 @@ impl Server {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// Returns how many histories the server has of a run.
-    pub(crate) fn histories(&self, run: &str) -> usize {
-        let output = Command::new(&self.program)
-            .args(["workflow", "list", "--output", "json"])
-            .args(["--address", &format!("127.0.0.1:{}", self.port)])
-            .args(["--query", &format!("WorkflowId = '{run}'")])
-            .env_clear()
-            .env("HOME", self.folder.path())
-            .output()
-            .unwrap();
-        let list: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-        list.as_array().map_or(0, Vec::len)
+    /// Kills the server.
+    pub(crate) fn kill(&mut self) {
+        self.down();
     }
 
-    /// Kills the server and starts it over the data that it has left.
-    pub(crate) fn kill_and_start_again(&mut self) -> Result<()> {
-        self.down();
+    /// Starts the server again over the data that it has left.
+    pub(crate) fn start_again(&mut self) -> Result<()> {
         self.up()
     }
 

@@ -1,0 +1,7 @@
+//! What can be shown without a server.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+#[path = "../bodies/mod.rs"]
+mod bodies;
+mod replay;
