@@ -128,7 +128,7 @@ const TEMPORAL: Program = Program {
 };
 
 /// Repetitions that take too long for every change; their results are recorded in `docs/`.
-pub(crate) const SOAK: &[Program] = &[CRASH, HOSTILE];
+pub(crate) const SOAK: &[Program] = &[CRASH, HOSTILE, TEMPORAL_FAULTS];
 
 const CRASH: Program = Program {
     name: "crash",
@@ -167,4 +167,12 @@ const HOSTILE: Program = Program {
     ],
     npm: &[],
     environment: &[],
+};
+
+const TEMPORAL_FAULTS: Program = Program {
+    name: "temporal",
+    about: "each fault of the engine on Temporal 30 times (TEMPORAL_TIMES for another number): [FAULT…]",
+    cargo: &["test", "--quiet", "--package", "harness-engine-temporal", "--test", "e2e", "--", "soak"],
+    npm: &[],
+    environment: &[("TEMPORAL_TIMES", "30")],
 };

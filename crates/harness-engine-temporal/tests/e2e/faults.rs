@@ -168,7 +168,7 @@ fn lose_one_of_two(server: &mut Server, chance: Chance) -> Result<Seen, String> 
     // Nobody ends the child of a lost worker before a worker is started on its machine.
     let lost = lost.ok_or("there was no child")?;
     if scene.alive().is_empty() {
-        return Err("the lost worker's child has gone without it".to_owned());
+        return Err("the lost worker's child was ended by somebody else on this machine".to_owned());
     }
     let _again = scene.spawn("worker-again");
     let gone_after = Some(lost.wait_until_gone(SOON)?);
