@@ -1,6 +1,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use temporalio_client::{
     Client, ClientOptions, ClientTlsOptions, Connection, ConnectionOptions, TlsOptions, Url,
 };
@@ -20,9 +22,10 @@ pub struct Endpoint {
     pub address: String,
     /// The namespace. `default` by default.
     pub namespace: String,
-    /// What TLS needs beside the system's certificates. With it, or with a key, TLS is used whatever the address says.
+    /// What TLS needs beside the system's certificates. With it, or with a key, TLS is used also where the address says
+    /// `http`.
     pub tls: Option<Tls>,
-    /// The key that is sent with every request. It goes to the server and nowhere else.
+    /// The key that is sent with every request, over TLS alone. It goes to the server and nowhere else.
     pub api_key: Option<String>,
     /// The name of this process in what the server tells of it. The host and the process id by default.
     pub identity: Option<String>,
@@ -106,7 +109,7 @@ impl Endpoint {
 
     pub(crate) async fn connect(&self) -> Result<Client, ConnectError> {
         const TIMEOUT: Duration = Duration::from_secs(10);
-        let url: Url = self.address.parse().map_err(|_| ConnectError::Address {
+        let mut url: Url = self.address.parse().map_err(|_| ConnectError::Address {
             address: self.address.clone(),
             expected: "a URL such as http://127.0.0.1:7233",
         })?;
@@ -116,12 +119,19 @@ impl Endpoint {
                 expected: "http:// or https://, a host and a port",
             });
         }
+        self.check()?;
+        if self.tls.is_some() || self.api_key.is_some() {
+            // The library goes by the address alone: a key would be sent in clear, and certificates not be asked for.
+            url.set_scheme("https").map_err(|()| ConnectError::Address {
+                address: self.address.clone(),
+                expected: "an address that can be https",
+            })?;
+        }
         let identity = self.identity.clone().unwrap_or_else(own_identity);
-        let tls = match &self.tls {
-            Some(tls) => Some(tls_options(tls)),
-            None if url.scheme() == "https" => Some(TlsOptions::default()),
-            None => None,
-        };
+        let tls = (url.scheme() == "https").then(|| match &self.tls {
+            Some(tls) => tls_options(tls),
+            None => TlsOptions::default(),
+        });
         let options = ConnectionOptions::new(url)
             .identity(identity)
             .connect_timeout(TIMEOUT)
@@ -132,9 +142,40 @@ impl Endpoint {
             address: self.address.clone(),
             source,
         };
-        let connection = Connection::connect(options).await.map_err(|error| unreachable(error.into()))?;
+        // The library waits without a bound for a server that takes the connection and says nothing.
+        let connection = tokio::time::timeout(2 * TIMEOUT, Connection::connect(options)).await;
+        let connection = connection
+            .map_err(|_| unreachable("it takes the connection and does not answer".into()))?
+            .map_err(|error| unreachable(error.into()))?;
         let options = ClientOptions::new(self.namespace.clone()).build();
         Client::new(connection, options).map_err(|error| unreachable(error.into()))
+    }
+
+    /// Looks at what the library would leave out without a word.
+    fn check(&self) -> Result<(), ConnectError> {
+        let unusable =
+            |setting, reason: &str| Err(ConnectError::Setting { setting, reason: reason.to_owned() });
+        if let Some(key) = &self.api_key {
+            // What an HTTP header can carry.
+            if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ') {
+                return unusable("api_key", "it is empty, or has characters other than printable ASCII");
+            }
+        }
+        let Some(tls) = &self.tls else { return Ok(()) };
+        let has_certificate =
+            |pem: &[u8]| CertificateDer::pem_slice_iter(pem).next().is_some_and(|first| first.is_ok());
+        if tls.server_ca.as_ref().is_some_and(|pem| !has_certificate(pem)) {
+            return unusable("server_ca", "there is no certificate in PEM in it");
+        }
+        if let Some((certificate, key)) = &tls.client {
+            if !has_certificate(certificate) {
+                return unusable("client", "there is no certificate in PEM in the first part");
+            }
+            if PrivateKeyDer::from_pem_slice(key).is_err() {
+                return unusable("client", "there is no private key in PEM in the second part");
+            }
+        }
+        Ok(())
     }
 }
 
@@ -184,6 +225,15 @@ pub enum ConnectError {
         address: String,
         /// What is expected.
         expected: &'static str,
+    },
+    /// A key or a certificate cannot be used.
+    #[error("the setting {setting} of the server cannot be used: {reason}")]
+    #[non_exhaustive]
+    Setting {
+        /// Which one: `api_key`, `server_ca` or `client`.
+        setting: &'static str,
+        /// Why.
+        reason: String,
     },
     /// Nobody answers there, or not as a server does.
     #[error("the server at {address} cannot be reached")]

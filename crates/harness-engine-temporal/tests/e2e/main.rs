@@ -12,8 +12,11 @@ mod faults;
 mod history;
 mod record;
 mod scene;
+mod secure;
 mod server;
 mod soak;
+#[path = "../tls/mod.rs"]
+mod tls;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -80,5 +83,6 @@ fn parts() -> Vec<(&'static str, Part)> {
         parts.push((name, Box::new(once)));
     }
     parts.push(("fresh-history", Box::new(faults::fresh_history)));
+    parts.push(("secure", Box::new(secure::run)));
     parts
 }

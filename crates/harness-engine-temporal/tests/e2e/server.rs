@@ -41,7 +41,11 @@ impl Server {
     }
 
     pub(crate) fn address(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
+        format!("http://{}", self.socket())
+    }
+
+    pub(crate) fn socket(&self) -> SocketAddr {
+        ([127, 0, 0, 1], self.port).into()
     }
 
     /// Kills the server.
@@ -80,7 +84,7 @@ impl Server {
             .stderr(log)
             .spawn()?;
         self.process = Some(process);
-        let address: SocketAddr = ([127, 0, 0, 1], self.port).into();
+        let address = self.socket();
         let begin = Instant::now();
         while TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_err() {
             if begin.elapsed() > PATIENCE {

@@ -4,4 +4,7 @@
 
 #[path = "../bodies/mod.rs"]
 mod bodies;
+mod endpoint;
 mod replay;
+#[path = "../tls/mod.rs"]
+mod tls;
