@@ -87,6 +87,6 @@ mod observers;
 mod providers;
 mod registry;
 mod run;
-mod schemas;
+mod verdict;
 
 pub use registry::{InvalidLimit, LocalRegistry, LocalRegistryBuilder};

@@ -14,7 +14,6 @@ use crate::budget::Budget;
 use crate::observers::Observers;
 use crate::providers::Providers;
 use crate::run::{Life, LocalRun, Watched};
-use crate::schemas::SchemaCache;
 
 /// The [`SubagentRegistry`] of one process.
 ///
@@ -39,7 +38,6 @@ use crate::schemas::SchemaCache;
 pub struct LocalRegistry {
     providers: Providers,
     observers: Observers,
-    schemas: SchemaCache,
     budget: Option<Arc<Budget>>,
     started: AtomicU64,
 }
@@ -71,7 +69,6 @@ impl LocalRegistry {
         Self {
             providers: Providers::default(),
             observers: Observers::new(),
-            schemas: SchemaCache::new(),
             budget: budget.map(Arc::new),
             started: AtomicU64::new(0),
         }
@@ -126,7 +123,7 @@ impl SubagentRegistry for LocalRegistry {
             ));
         }
         let depth = child_depth(&request)?;
-        let schema = request.output.as_ref().map(|contract| self.schemas.schema(contract));
+        let schema = request.output.as_ref().map(|contract| contract.judge().clone());
         let place = self.budget.as_ref().map(|budget| budget.admit(&request.parent)).transpose()?;
 
         let observers = self.observers.snapshot();

@@ -3,13 +3,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use harness_subagent::{
-    ActivityStream, AgentId, ChildEnding, Result, StartedChild, SubagentEvent, SubagentResult, SubagentRun,
+    ActivityStream, AgentId, ChildEnding, Result, Schema, StartedChild, SubagentEvent, SubagentResult,
+    SubagentRun,
 };
 use tracing::{Instrument, Span};
 
 use crate::budget::Place;
 use crate::observers::{Snapshot, tell};
-use crate::schemas::{Refusal, Schema};
+use crate::verdict::{self, Refusal};
 
 /// A provider's run under the registry's eyes.
 #[derive(Debug)]
@@ -17,26 +18,23 @@ pub(crate) struct LocalRun {
     // Fields are dropped in this order, so the child is gone before its place is free.
     pub(crate) child: Box<dyn SubagentRun>,
     pub(crate) schema: Option<Schema>,
-    pub(crate) verdict: OnceLock<Result<Option<Refusal>>>,
+    pub(crate) verdict: OnceLock<Option<Refusal>>,
     pub(crate) span: Span,
     pub(crate) life: Life,
 }
 
 impl LocalRun {
     /// Lets a claim of success stand only with a value that the schema admits.
-    fn enforce(&self, mut result: SubagentResult) -> Result<SubagentResult> {
+    fn enforce(&self, mut result: SubagentResult) -> SubagentResult {
         let Some(schema) = self.schema.as_ref().filter(|_| result.stop_reason.is_completed()) else {
-            return Ok(result);
+            return result;
         };
-        match self.verdict.get_or_init(|| schema.judge(result.structured.as_ref())) {
-            Ok(None) => Ok(result),
-            Ok(Some(refusal)) => {
-                result.stop_reason = refusal.reason.clone();
-                result.diagnostic = Some(refusal.diagnostic.clone());
-                Ok(result)
-            }
-            Err(error) => Err(error.clone()),
+        let verdict = self.verdict.get_or_init(|| verdict::judge(schema, result.structured.as_ref()));
+        if let Some(refusal) = verdict {
+            result.stop_reason = refusal.reason.clone();
+            result.diagnostic = Some(refusal.diagnostic.clone());
         }
+        result
     }
 }
 
@@ -49,7 +47,7 @@ impl SubagentRun for LocalRun {
 
     async fn result(&self) -> Result<SubagentResult> {
         let answer = self.child.result().instrument(self.span.clone()).await;
-        let answer = answer.and_then(|result| self.enforce(result));
+        let answer = answer.map(|result| self.enforce(result));
         self.life.end(match &answer {
             Ok(result) => ChildEnding::Result {
                 stop_reason: &result.stop_reason,

@@ -123,4 +123,4 @@ pub use request::{ModelChoice, RestrictionStrength, StartSubagent, ToolFilter, T
 pub use result::{Diagnostic, StopReason, SubagentResult, Usage};
 pub use rule::{OutputRule, OutputRuleCatalog, OutputViolation};
 pub use run::SubagentRun;
-pub use schema::{InvalidSchema, SchemaViolation};
+pub use schema::{InvalidSchema, Schema, SchemaViolation};

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-use crate::schema::{self, InvalidSchema};
+use crate::schema::{InvalidSchema, Schema};
 
 /// What a child must hand in: a JSON value that a schema admits, and perhaps a rule besides.
 ///
@@ -32,7 +32,7 @@ use crate::schema::{self, InvalidSchema};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OutputContract {
     #[serde(serialize_with = "as_value")]
-    schema: Arc<Value>,
+    schema: Schema,
     #[serde(skip_serializing_if = "Option::is_none")]
     rule: Option<RuleRef>,
 }
@@ -44,9 +44,7 @@ impl OutputContract {
     ///
     /// [`InvalidSchema`], with every keyword that the enforced subset lacks; see [`crate::schema`].
     pub fn new(schema: impl Into<Arc<Value>>) -> Result<Self, InvalidSchema> {
-        let schema = schema.into();
-        schema::check(&schema)?;
-        Ok(Self { schema, rule: None })
+        Ok(Self { schema: Schema::new(schema)?, rule: None })
     }
 
     /// Adds the rule that a provider may use to let the child correct itself.
@@ -56,9 +54,15 @@ impl OutputContract {
         self
     }
 
-    /// Returns the schema.
+    /// Returns the schema as JSON.
     #[must_use]
     pub fn schema(&self) -> &Arc<Value> {
+        self.schema.source()
+    }
+
+    /// Returns the schema, ready to judge values.
+    #[must_use]
+    pub fn judge(&self) -> &Schema {
         &self.schema
     }
 
@@ -69,8 +73,8 @@ impl OutputContract {
     }
 }
 
-fn as_value<S: Serializer>(schema: &Arc<Value>, serializer: S) -> Result<S::Ok, S::Error> {
-    schema.as_ref().serialize(serializer)
+fn as_value<S: Serializer>(schema: &Schema, serializer: S) -> Result<S::Ok, S::Error> {
+    schema.source().as_ref().serialize(serializer)
 }
 
 impl<'de> Deserialize<'de> for OutputContract {

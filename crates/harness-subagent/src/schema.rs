@@ -14,13 +14,89 @@
 //!
 //! The root of a contract's schema is an object. Schemas are at most 64 levels deep.
 
+mod judge;
+
 use std::collections::HashSet;
 use std::fmt;
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
 const MAX_DEPTH: usize = 64;
 const MAX_LISTED: usize = 100;
+
+/// A schema of the subset, ready to judge values. Clones share it.
+///
+/// It is exact: 1 and 1.0 are the same number, a number without a fraction is an integer, and integers are compared as
+/// integers however large they are.
+///
+/// ```
+/// use harness_subagent::Schema;
+/// use serde_json::json;
+///
+/// let schema = Schema::new(json!({
+///     "type": "object",
+///     "properties": { "lines": { "type": "integer", "minimum": 1 } },
+///     "required": ["lines"],
+/// }))?;
+/// assert!(schema.admits(&json!({ "lines": 3 })));
+///
+/// let violations = schema.violations(&json!({ "lines": 0 }));
+/// assert_eq!(violations[0].to_string(), "/lines: must be at least 1");
+/// # Ok::<(), harness_subagent::InvalidSchema>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Schema(Arc<Parts>);
+
+#[derive(Debug)]
+struct Parts {
+    source: Arc<Value>,
+    root: judge::Node,
+}
+
+impl Schema {
+    /// Checks a schema and makes it ready.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidSchema`], as [`check`] does.
+    pub fn new(schema: impl Into<Arc<Value>>) -> Result<Self, InvalidSchema> {
+        let source = schema.into();
+        check(&source)?;
+        let root = judge::Node::of(&source);
+        Ok(Self(Arc::new(Parts { source, root })))
+    }
+
+    /// Returns the schema as JSON.
+    #[must_use]
+    pub fn source(&self) -> &Arc<Value> {
+        &self.0.source
+    }
+
+    /// Says whether `value` is as the schema wants it.
+    #[must_use]
+    pub fn admits(&self, value: &Value) -> bool {
+        self.0.root.admits(value)
+    }
+
+    /// Returns what is wrong with `value`, at most 100 entries; nothing when it is admitted.
+    ///
+    /// The messages say what is wanted and never repeat what stands in `value`. The pointers lead to it, so they hold
+    /// the names of its properties, whatever those are.
+    #[must_use]
+    pub fn violations(&self, value: &Value) -> Vec<SchemaViolation> {
+        let mut found = Vec::new();
+        self.0.root.explain(value, &mut String::new(), &mut found);
+        found
+    }
+}
+
+/// Two are equal when their JSON is.
+impl PartialEq for Schema {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0.source == other.0.source
+    }
+}
 
 /// A schema that cannot be enforced, with everything that is wrong with it.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -51,11 +127,11 @@ impl fmt::Display for InvalidSchema {
 
 impl std::error::Error for InvalidSchema {}
 
-/// One thing that is wrong with a schema.
+/// One thing that is wrong with a schema, or with a value by a schema.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct SchemaViolation {
-    /// Where it stands in the schema, as a JSON Pointer.
+    /// Where it stands, as a JSON Pointer.
     pub pointer: String,
     /// What is wrong and what would be right.
     pub message: String,
@@ -225,7 +301,7 @@ impl Checker {
     }
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Kind {
     Array,
     Boolean,

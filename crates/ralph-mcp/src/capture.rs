@@ -67,13 +67,6 @@ impl CaptureFiles {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnusableContract {
-    /// The schema cannot be compiled.
-    #[error("the schema of the report cannot be enforced: {problem}")]
-    #[non_exhaustive]
-    Schema {
-        /// What is wrong with it.
-        problem: String,
-    },
     /// This process has no rule of that name.
     #[error("the rule of the report cannot be enforced")]
     Rule(#[source] harness_subagent::Error),
@@ -84,7 +77,7 @@ impl Capture {
     ///
     /// # Errors
     ///
-    /// [`UnusableContract`], when the contract's rule is not in `rules` or its schema cannot be enforced.
+    /// [`UnusableContract`], when the contract's rule is not in `rules`.
     pub fn new(
         tool: impl Into<String>,
         contract: OutputContract,
@@ -92,12 +85,10 @@ impl Capture {
         files: CaptureFiles,
     ) -> Result<Self, UnusableContract> {
         let name: String = tool.into();
-        let Value::Object(schema) = contract.schema().as_ref() else {
-            return Err(UnusableContract::Schema { problem: "it is no object".to_owned() });
-        };
+        let schema = contract.schema().as_object().cloned().unwrap_or_default();
         // What a report can break is only in here, so a client need not ask before it lets the agent call.
         let annotations = ToolAnnotations::new().destructive(false).idempotent(true).open_world(false);
-        let tool = Tool::new(name.clone(), DESCRIPTION, schema.clone()).with_annotations(annotations);
+        let tool = Tool::new(name.clone(), DESCRIPTION, schema).with_annotations(annotations);
         let judge = Judge::new(contract, rules.clone())?;
         Ok(Self { tool, desk: Arc::new(Mutex::new(Desk::new(name, judge, files))) })
     }

@@ -20,7 +20,6 @@ pub(crate) const TOOL: &str = "structured_output";
 #[derive(Debug)]
 pub(crate) struct Capture {
     contract: OutputContract,
-    schema: jsonschema::Validator,
     rules: OutputRuleCatalog,
     state: Mutex<State>,
 }
@@ -51,17 +50,13 @@ impl Capture {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Provider`], when the schema or the rule cannot be used here.
+    /// [`ErrorKind::Provider`], when the rule cannot be used here.
     pub(crate) fn new(contract: OutputContract, rules: OutputRuleCatalog) -> Result<Arc<Self>> {
-        let schema = jsonschema::draft202012::new(contract.schema()).map_err(|error| {
-            Error::new(ErrorKind::Provider, "the schema cannot be enforced in-turn; correct it")
-                .with_source(error.to_string())
-        })?;
         if let Some(rule) = contract.rule().filter(|rule| rules.get(rule.name()).is_none()) {
             let why = format!("no rule is named {:?} in this provider's catalog; add it", rule.name());
             return Err(Error::new(ErrorKind::Provider, "the rule cannot be used in-turn").with_source(why));
         }
-        Ok(Arc::new(Self { contract, schema, rules, state: Mutex::default() }))
+        Ok(Arc::new(Self { contract, rules, state: Mutex::default() }))
     }
 
     /// Gives the tool, the guard and the instruction to a child that does not run yet.
@@ -102,12 +97,8 @@ impl Tool for Capture {
     }
 
     async fn call(&self, execution: u64, arguments: &Value) -> ToolOutcome {
-        let errors: Vec<String> = self
-            .schema
-            .iter_errors(arguments)
-            .take(20)
-            .map(|error| format!("{}: {error}", error.instance_path()))
-            .collect();
+        let errors = self.contract.judge().violations(arguments);
+        let errors: Vec<String> = errors.iter().take(20).map(ToString::to_string).collect();
         if !errors.is_empty() {
             self.state().broke_schema = Some(arguments.clone());
             return ToolOutcome::error(format!("the value does not fit; call again.\n{}", errors.join("\n")));

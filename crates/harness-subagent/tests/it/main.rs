@@ -5,6 +5,7 @@
 mod activity;
 mod conformance;
 mod in_process_provider;
+mod judging;
 mod object_safety;
 mod output_rule;
 mod serialization;

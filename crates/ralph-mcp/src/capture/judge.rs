@@ -1,28 +1,22 @@
 use std::fmt::Write;
 
-use harness_subagent::{OutputContract, OutputRuleCatalog, OutputViolation};
-use jsonschema::Validator;
+use harness_subagent::{OutputContract, OutputRuleCatalog, OutputViolation, SchemaViolation};
 use ralph_report::text;
 use serde_json::Value;
 
 use super::UnusableContract;
 
 /// Judges reports by a contract.
+#[derive(Debug)]
 pub(super) struct Judge {
     contract: OutputContract,
     rules: OutputRuleCatalog,
-    validator: Validator,
     pub(super) max_bytes: u64,
     pub(super) max_values: usize,
 }
 
-/// How many violations of the schema are looked for.
-const MOST_OF_SCHEMA: usize = 100;
-
 impl Judge {
     pub(super) fn new(contract: OutputContract, rules: OutputRuleCatalog) -> Result<Self, UnusableContract> {
-        let validator = jsonschema::draft202012::new(contract.schema())
-            .map_err(|error| UnusableContract::Schema { problem: error.to_string() })?;
         if let Some(rule) = contract.rule()
             && rules.get(rule.name()).is_none()
         {
@@ -30,7 +24,7 @@ impl Judge {
             let unknown = rules.check(rule, &Value::Null).err();
             return Err(UnusableContract::Rule(unknown.expect("the catalog has just said so")));
         }
-        Ok(Self { contract, rules, validator, max_bytes: 1024 * 1024, max_values: 10_000 })
+        Ok(Self { contract, rules, max_bytes: 1024 * 1024, max_values: 10_000 })
     }
 
     /// Returns what is wrong with a report whose JSON has `bytes` bytes; nothing when it is accepted.
@@ -52,28 +46,12 @@ impl Judge {
                 .unwrap_or_else(|error| vec![OutputViolation::new("", "rule", error.to_string())]),
             None => Vec::new(),
         };
-        if !self.validator.is_valid(value) {
-            for error in self.validator.iter_errors(value).take(MOST_OF_SCHEMA) {
-                let pointer = error.instance_path().as_str();
-                if violations.iter().all(|known| known.pointer != pointer) {
-                    violations.push(OutputViolation::new(pointer, "schema", error.to_string()));
-                }
-            }
-            if violations.is_empty() {
-                violations.push(OutputViolation::new(
-                    "",
-                    "schema",
-                    "the schema of the tool does not admit it",
-                ));
+        for SchemaViolation { pointer, message, .. } in self.contract.judge().violations(value) {
+            if violations.iter().all(|known| known.pointer != pointer) {
+                violations.push(OutputViolation::new(pointer, "schema", message));
             }
         }
         violations
-    }
-}
-
-impl std::fmt::Debug for Judge {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Judge").field("contract", &self.contract).finish_non_exhaustive()
     }
 }
 
