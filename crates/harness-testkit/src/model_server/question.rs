@@ -30,7 +30,8 @@ pub struct Question {
     pub model: String,
     /// True if the answer is to come as a stream.
     pub streaming: bool,
-    /// The messages so far, the instructions of the system first.
+    /// The messages so far, the instructions of the system first. What an agent only says that its model had said is
+    /// left out.
     pub messages: Vec<Message>,
     /// The tools that the model may call.
     pub tools: Vec<OfferedTool>,
@@ -162,7 +163,10 @@ impl Question {
 
     fn read_chat(&mut self, body: &Value) {
         for message in list(&body["messages"]) {
-            self.message(&text(&message["role"]), text(&message["content"]));
+            let (role, text) = (text(&message["role"]), text(&message["content"]));
+            if !(role == "assistant" && text == WORDS_OF_THE_AGENT) {
+                self.message(&role, text);
+            }
         }
         for tool in list(&body["tools"]) {
             self.offer(text(&tool["function"]["name"]), None, false);
@@ -204,6 +208,9 @@ impl Question {
         self.tools.push(OfferedTool { name, namespace: namespace.map(str::to_owned), takes_text });
     }
 }
+
+/// What Qwen Code has its model say before the first prompt. No model has said it, so it is no history.
+const WORDS_OF_THE_AGENT: &str = "Got it. Thanks for the context!";
 
 /// The headers by which agents name their sessions.
 const SESSION_HEADERS: &[&str] = &[
@@ -356,6 +363,24 @@ mod tests {
         );
         assert_eq!(roles(&question), [("user", "a"), ("assistant", ""), ("tool", "out")]);
         assert_eq!((question.tools.len(), question.schema), (1, Some(json!({}))));
+    }
+
+    #[test]
+    fn what_an_agent_puts_into_the_mouth_of_its_model_is_no_history() {
+        let question = read(
+            Dialect::OpenAiChat,
+            &json!({
+                "messages": [
+                    {"role": "user", "content": "where you are"},
+                    {"role": "assistant", "content": "Got it. Thanks for the context!"},
+                    {"role": "user", "content": [{"type": "text", "text": "what to do"}]},
+                ],
+            }),
+        );
+        assert_eq!(
+            (question.opening().as_str(), question.has_history()),
+            ("where you are\nwhat to do", false)
+        );
     }
 
     #[test]
