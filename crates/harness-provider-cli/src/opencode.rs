@@ -31,7 +31,7 @@
 //! stop so that its tools end, so it gets none, and what it leaves is swept.
 
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use harness_process::{Environment, Gentle, sanitize};
@@ -206,19 +206,40 @@ impl Agent for Opencode {
     }
 }
 
-/// Finds the native program behind the one that npm installs, where that is a script.
+/// Finds the native program behind the one that npm installs, where that is a script: before 1.18 it starts the program,
+/// and since then it is what stands in the program's place until the package's install script has run.
 fn past_the_shim(found: &Path) -> Option<PathBuf> {
     let script = std::fs::canonicalize(found).ok()?;
-    if script.file_name() != Some(OsStr::new("opencode")) {
+    let is_named = |name: &OsStr| name == "opencode" || name == "opencode.exe";
+    if !script.file_name().is_some_and(is_named) || !is_text(&script) {
         return None;
     }
     let system = if cfg!(target_os = "macos") { "darwin" } else { "linux" };
     let machine = if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" };
-    // It is `opencode-ai/bin/opencode`; the other package is beside that one or within it.
+    // It is `opencode-ai/bin/opencode.exe`; the other package is beside that one or within it.
     let package = script.parent()?.parent()?;
     let name = format!("opencode-{system}-{machine}");
-    let places = [package.parent()?.join(&name), package.join("node_modules").join(&name)];
-    places.into_iter().map(|place| place.join("bin/opencode")).find(|program| program.is_file())
+    let baseline = format!("{name}-baseline");
+    let names = if has_new_instructions() { [&name, &baseline] } else { [&baseline, &name] };
+    let places = names.into_iter().flat_map(|name| {
+        [package.parent().map(|beside| beside.join(name)), Some(package.join("node_modules").join(name))]
+    });
+    places.flatten().map(|place| place.join("bin/opencode")).find(|program| program.is_file())
+}
+
+/// True for a script or the like: native programs have a zero in their first bytes.
+fn is_text(program: &Path) -> bool {
+    let mut beginning = [0; 16];
+    let read = std::fs::File::open(program).and_then(|mut file| file.read(&mut beginning));
+    read.is_ok_and(|length| !beginning[..length].contains(&0))
+}
+
+/// True if this machine runs the program that is not called `baseline`.
+fn has_new_instructions() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return std::arch::is_x86_feature_detected!("avx2");
+    #[cfg(not(target_arch = "x86_64"))]
+    return true;
 }
 
 /// Where the user's credentials are.
@@ -343,4 +364,42 @@ fn failure(error: &Value) -> Outcome {
         _ => StopReason::ERROR,
     };
     Outcome::failed(reason, &said)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// Makes what npm installs: `program` in the package, and the package with the native program.
+    fn installed(program: &[u8], native: &str) -> (tempfile::TempDir, PathBuf) {
+        let root = tempfile::tempdir().unwrap();
+        let machine = if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" };
+        let system = if cfg!(target_os = "macos") { "darwin" } else { "linux" };
+        let native = root.path().join(format!("opencode-{system}-{machine}{native}/bin"));
+        for folder in [&root.path().join("opencode-ai/bin"), &native, &root.path().join(".bin")] {
+            fs::create_dir_all(folder).unwrap();
+        }
+        fs::write(native.join("opencode"), b"\x7fELF\0").unwrap();
+        fs::write(root.path().join("opencode-ai/bin/opencode.exe"), program).unwrap();
+        let link = root.path().join(".bin/opencode");
+        std::os::unix::fs::symlink("../opencode-ai/bin/opencode.exe", &link).unwrap();
+        (root, link)
+    }
+
+    #[test]
+    fn what_stands_there_without_an_install_script_is_passed_by() {
+        for native in ["", "-baseline"] {
+            let (_root, link) = installed(b"echo \"postinstall was not run\" >&2\nexit 1\n", native);
+            let found = Opencode.native(link);
+            assert_eq!(fs::read(&found).unwrap(), b"\x7fELF\0", "{}", found.display());
+        }
+    }
+
+    #[test]
+    fn a_native_program_is_run_as_it_is() {
+        let (_root, link) = installed(b"\x7fELF\x02\x01\x01\0native", "");
+        assert_eq!(Opencode.native(link.clone()), link);
+    }
 }

@@ -11,8 +11,8 @@
 //! | `--json-schema` | the schema mode, where it is chosen |
 //! | `--auth-type` | `openai` with a key in the environment, else the user's account |
 //!
-//! `QWEN_HOME` is a directory that only this child has. Settings there switch off statistics, telemetry, hooks and
-//! self-update. The user's login with an account is linked, not copied. Settings of the project (`.qwen/settings.json`) are
+//! `QWEN_HOME` is a directory that only this child has. Settings there switch off statistics, telemetry, hooks, the
+//! sessions that gather memories afterwards, and self-update. The user's login with an account is linked, not copied. Settings of the project (`.qwen/settings.json`) are
 //! read, as there is no switch for them, but `QWEN_CODE_SYSTEM_SETTINGS_PATH` makes ours outweigh them: no hooks, no
 //! extensions, no servers.
 //!
@@ -157,6 +157,10 @@ impl Agent for QwenCode {
             "telemetry": { "enabled": false },
             "general": { "enableAutoUpdate": false, "disableAutoUpdate": true },
             "disableAllHooks": true,
+            // A session of its own after each prompt, of which nobody would be told: it has a shell, and asks the vendor.
+            "memory": {
+                "enableManagedAutoMemory": false, "enableManagedAutoDream": false, "enableAutoSkill": false,
+            },
         });
         if !options.instructions {
             settings["context"] = json!({ "fileName": "no-instructions-are-read" });

@@ -74,6 +74,7 @@ impl FakeAgent {
         let text = format!(
             "#!/bin/sh\nprintf '%s\\0' \"$@\" > '{place}/{name}.arguments'\nenv -0 > '{place}/{name}.environment'\n\
              ls -A1 \"$CLAUDE_CONFIG_DIR$CODEX_HOME$GEMINI_CLI_HOME$QWEN_HOME$XDG_DATA_HOME\" > '{place}/{name}.home' 2>&1\n\
+             cat \"$QWEN_CODE_SYSTEM_SETTINGS_PATH\" > '{place}/{name}.settings' 2>/dev/null\n\
              export {PLAY}='{place}/play.json'\n\
              exec '{binary}' --exact '{test}' --ignored --nocapture --test-threads=1\n",
             place = place.display(),
@@ -137,6 +138,11 @@ impl FakeAgent {
     pub(crate) fn home(&self) -> Vec<String> {
         let names = fs::read_to_string(self.path("agent.home")).unwrap();
         names.lines().map(str::to_owned).collect()
+    }
+
+    /// The file of settings that outweighs all others, of an agent that has one.
+    pub(crate) fn settings(&self) -> Value {
+        serde_json::from_str(&fs::read_to_string(self.path("agent.settings")).unwrap()).unwrap()
     }
 
     fn left(&self, name: &str) -> Vec<String> {

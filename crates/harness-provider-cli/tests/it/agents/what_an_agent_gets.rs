@@ -128,6 +128,16 @@ async fn nothing_of_the_user_but_a_login_is_carried_over_to_agents_with_accounts
 }
 
 #[tokio::test]
+async fn qwen_code_gathers_no_memories_once_it_is_done() {
+    let qwen = fake(AgentKind::QwenCode);
+    arguments(&qwen, &qwen.provider()).await;
+    let settings = qwen.settings();
+    for name in ["enableManagedAutoMemory", "enableManagedAutoDream", "enableAutoSkill"] {
+        assert_eq!(settings["memory"][name], false, "{name}");
+    }
+}
+
+#[tokio::test]
 async fn root_outside_a_sandbox_is_refused_rather_than_called_a_sandbox() {
     if !rustix::process::geteuid().is_root() {
         return;
