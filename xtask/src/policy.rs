@@ -102,7 +102,15 @@ const AGENTS: Program = Program {
     name: "agents",
     about: "real agents, run by ralph-loop against a scripted model: [--all] [--record] [CASE…]",
     cargo: &["test", "--quiet", "--package", "ralph-loop", "--test", "agents", "--"],
-    npm: &["crates/ralph-loop/tests/agents/npm/claude-code", "crates/ralph-loop/tests/agents/npm/codex"],
+    npm: &[
+        "crates/ralph-loop/tests/agents/npm/claude-code",
+        "crates/ralph-loop/tests/agents/npm/codex",
+        "crates/ralph-loop/tests/agents/npm/gemini",
+        "crates/ralph-loop/tests/agents/npm/opencode",
+        "crates/ralph-loop/tests/agents/npm/qwen-code",
+        "crates/ralph-loop/tests/agents/npm/claude-agent-acp",
+        "crates/ralph-loop/tests/agents/npm/codex-acp",
+    ],
     environment: &[],
 };
 

@@ -14,56 +14,80 @@ use crate::scene::{GRACE, Running, Said, Scene};
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
+    /// It is run for every agent, not only where all cases are.
+    pub(crate) is_for_every_agent: bool,
     pub(crate) scene: fn(&'static Agent, Way) -> Result<Scene>,
     pub(crate) play: fn(&Scene) -> Result<()>,
 }
+
+impl Case {
+    /// What is different about it for one agent.
+    pub(crate) fn of(&self, agent: &Agent) -> &'static str {
+        match self.name {
+            OVERLOADED if agent.tries_for_ever => {
+                "; this agent tries for ever, so the limit of the round does"
+            }
+            _ => "",
+        }
+    }
+}
+
+const OVERLOADED: &str = "overloaded";
 
 pub(crate) const CASES: &[Case] = &[
     Case {
         name: "two-rounds",
         about: "a repository whose tests fail is repaired in two rounds of real tool use",
+        is_for_every_agent: true,
         scene: repair_scene,
         play: repair,
     },
     Case {
         name: "first-request",
         about: "a child's first request has the objective and the handoff, and nothing of an earlier round",
+        is_for_every_agent: false,
         scene: first_request_scene,
         play: first_request,
     },
     Case {
         name: "corrected",
         about: "an invalid report is corrected by the same child, or refused where it cannot be",
+        is_for_every_agent: false,
         scene: corrected_scene,
         play: corrected,
     },
     Case {
         name: "rate-limited-once",
         about: "429, then success",
+        is_for_every_agent: false,
         scene: rate_limited_scene,
         play: rate_limited,
     },
     Case {
-        name: "overloaded",
+        name: OVERLOADED,
         about: "a model that is overloaded for good ends the loop with that reason",
+        is_for_every_agent: false,
         scene: overloaded_scene,
         play: overloaded,
     },
     Case {
         name: "cancelled",
         about: "cancelled in the middle of a long tool call, and nothing is left alive",
+        is_for_every_agent: true,
         scene: cancelled_scene,
         play: cancelled,
     },
     Case {
         name: "no-report",
         about: "success without a report is no success",
+        is_for_every_agent: false,
         scene: no_report_scene,
         play: no_report,
     },
     Case {
         name: "killed-and-resumed",
         about: "the runner is killed, and resuming ends what it left and goes on",
+        is_for_every_agent: false,
         scene: killed_scene,
         play: killed,
     },
@@ -76,13 +100,14 @@ fn report(status: &str, summary: &str, next: &[&str]) -> Value {
     json!({"status": status, "summary": summary, "evidence": evidence, "nextSteps": next, "blocker": ""})
 }
 
-/// A child that does `turns`, hands in `report` and is done.
-fn child(turns: impl IntoIterator<Item = Turn>, report: Value) -> Conversation {
-    Conversation::new(turns.into_iter().chain([Turn::value(report)])).then(Turn::text("I am done."))
-}
-
-fn a_complete_child() -> Conversation {
-    child([], report("complete", "It was done already.", &[]))
+/// A child that does `turns`, hands in `report` in this way and is done.
+fn child(
+    (agent, way): (&'static Agent, Way),
+    turns: impl IntoIterator<Item = Turn>,
+    report: Value,
+) -> Conversation {
+    let turns = turns.into_iter().chain([agent.hands_in(way, report)]);
+    Conversation::new(turns).then(Turn::text("I am done."))
 }
 
 /// The exchanges of conversation `number` in which the model was asked.
@@ -120,8 +145,8 @@ fn repair_scene(agent: &'static Agent, way: Way) -> Result<Scene> {
         let second = [look.clone(), shell("printf 'Usage: sh greet.sh NAME\\n' >> README.md"), look];
         let next = ["Say in README.md how to use it"];
         vec![
-            child(first, report("continue", "greet.sh says the right words.", &next)),
-            child(second, report("complete", "Both faults are repaired.", &[])),
+            child((agent, way), first, report("continue", "greet.sh says the right words.", &next)),
+            child((agent, way), second, report("complete", "Both faults are repaired.", &[])),
         ]
     })
 }
@@ -144,7 +169,8 @@ fn repair(scene: &Scene) -> Result<()> {
 fn first_request_scene(agent: &'static Agent, way: Way) -> Result<Scene> {
     let turns = [shell("echo output-of-round-one").saying("thought-in-round-one")];
     let report = report("continue", "summary-of-round-one", &["step-from-round-one"]);
-    Scene::new(agent, way, |_| vec![child(turns, report), a_complete_child()])
+    let last = child((agent, way), [], self::report("complete", "It was done already.", &[]));
+    Scene::new(agent, way, |_| vec![child((agent, way), turns, report), last])
 }
 
 fn first_request(scene: &Scene) -> Result<()> {
@@ -175,8 +201,8 @@ fn first_request(scene: &Scene) -> Result<()> {
 fn corrected_scene(agent: &'static Agent, way: Way) -> Result<Scene> {
     // The schema admits it, the rule does not: who is done has no next steps.
     let invalid = report("complete", "Done, nearly.", &["The rest"]);
-    let turns = [Turn::value(invalid), Turn::value(report("complete", "Done.", &[]))];
-    Scene::new(agent, way, |_| vec![Conversation::new(turns).then(Turn::text("I am done."))])
+    let turns = [agent.hands_in(way, invalid)];
+    Scene::new(agent, way, |_| vec![child((agent, way), turns, report("complete", "Done.", &[]))])
 }
 
 fn corrected(scene: &Scene) -> Result<()> {
@@ -198,7 +224,7 @@ fn corrected(scene: &Scene) -> Result<()> {
 
 fn rate_limited_scene(agent: &'static Agent, way: Way) -> Result<Scene> {
     let limited = Turn::error(429).with_message("too many requests").with_retry_after(1);
-    Scene::new(agent, way, |_| vec![child([limited], report("complete", "Done.", &[]))])
+    Scene::new(agent, way, |_| vec![child((agent, way), [limited], report("complete", "Done.", &[]))])
 }
 
 fn rate_limited(scene: &Scene) -> Result<()> {
@@ -216,10 +242,14 @@ fn overloaded_scene(agent: &'static Agent, way: Way) -> Result<Scene> {
 
 fn overloaded(scene: &Scene) -> Result<()> {
     let begun = Instant::now();
-    scene.run(OBJECTIVE, 3)?.with_status(ROUND_FAILED)?;
+    let (options, reason) = match scene.agent.tries_for_ever {
+        true => (&["--round-limit", "30s"][..], "timed-out"),
+        false => (&[][..], "overloaded"),
+    };
+    scene.start_run(OBJECTIVE, 3, options)?.end()?.with_status(ROUND_FAILED)?;
     ensure!(begun.elapsed() < Duration::from_secs(60), "the agent was patient for {:.0?}", begun.elapsed());
     ensure!(conversations(scene) == 1, "a failed round was tried again");
-    ends_with(scene, &["overloaded"])
+    ends_with(scene, &[reason])
 }
 
 /// The exit status of a loop whose round has failed.
@@ -247,12 +277,12 @@ fn long_call() -> Turn {
 
 fn cancelled_scene(agent: &'static Agent, way: Way) -> Result<Scene> {
     Scene::new(agent, way, |_| {
-        vec![child([long_call()], report("continue", "Never handed in.", &["Nothing"]))]
+        vec![child((agent, way), [long_call()], report("continue", "Never handed in.", &["Nothing"]))]
     })
 }
 
 fn cancelled(scene: &Scene) -> Result<()> {
-    let mut running = scene.start_run(OBJECTIVE, 3)?;
+    let mut running = scene.start_run(OBJECTIVE, 3, &[])?;
     wait_for_tool(scene, &mut running)?;
     let runs = scene.runs()?;
     let asked = Instant::now();
@@ -288,14 +318,15 @@ fn no_report(scene: &Scene) -> Result<()> {
 }
 
 fn killed_scene(agent: &'static Agent, way: Way) -> Result<Scene> {
-    let first = child([], report("continue", "summary-of-round-one", &["Go on"]));
-    let hanging = child([long_call()], report("continue", "Never handed in.", &["Nothing"]));
-    let again = child([shell("echo again >> done")], report("complete", "Done after all.", &[]));
+    let first = child((agent, way), [], report("continue", "summary-of-round-one", &["Go on"]));
+    let hanging = child((agent, way), [long_call()], report("continue", "Never handed in.", &["Nothing"]));
+    let again =
+        child((agent, way), [shell("echo again >> done")], report("complete", "Done after all.", &[]));
     Scene::new(agent, way, |_| vec![first, hanging, again])
 }
 
 fn killed(scene: &Scene) -> Result<()> {
-    let mut running = scene.start_run(OBJECTIVE, 5)?;
+    let mut running = scene.start_run(OBJECTIVE, 5, &[])?;
     wait_for_tool(scene, &mut running)?;
     running.kill()?;
     let Said { status, .. } = running.end()?;

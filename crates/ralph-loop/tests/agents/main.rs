@@ -1,8 +1,9 @@
 //! Real agents, run by the built `ralph-loop` against a scripted model: `cargo xtask e2e agents`.
 //!
-//! Arguments choose agents (`codex`), cases (`cancelled`) or one of both (`codex/cancelled`); without any, all are run,
-//! with each agent's default way to hand in a report. `--all` takes the other ways too. One line is printed for each
-//! case, and the numbers at the end; a case that fails prints what helps to find out why.
+//! Arguments choose agents (`codex`), cases (`cancelled`) or one of both (`codex/cancelled`), with each agent's default
+//! way to hand in a report; without any, every agent is run through the cases that matter most, and some through all.
+//! `--all` takes every case and the other ways too, and names those that do not apply to an agent. One line is printed
+//! for each case, and the numbers at the end; a case that fails prints what helps to find out why.
 //!
 //! `--record` runs no case: it has the fixtures of `harness-provider-cli` recorded again.
 
@@ -48,7 +49,7 @@ fn run(mut words: Vec<String>) -> Result<usize> {
     for (agent, way, case) in &chosen {
         let started = Instant::now();
         let result = play(agent, *way, case);
-        let line = format!("{}/{} ({way}): {}", agent.name, case.name, case.about);
+        let line = format!("{}/{} ({way}): {}{}", agent.name, case.name, case.about, case.of(agent));
         let took = seconds(started.elapsed());
         match result {
             Ok(()) => println!("ok      {took}  {line}"),
@@ -57,6 +58,9 @@ fn run(mut words: Vec<String>) -> Result<usize> {
                 println!("FAILED  {took}  {line}\n{}", indented(&why));
             }
         }
+    }
+    if all {
+        name_what_does_not_apply(&words);
     }
     let passed = chosen.len() - failed;
     println!("{passed} passed, {failed} failed in {}", seconds(begun.elapsed()).trim_start());
@@ -88,21 +92,40 @@ fn choose(words: &[String], all: bool) -> Result<Vec<(&'static Agent, Way, &'sta
             );
         }
     }
-    let wanted = |agent: &Agent, case: &Case| {
-        words.is_empty()
-            || words.iter().map(|word| parts(word)).any(|(named_agent, named_case)| {
-                named_agent.is_none_or(|name| name == agent.name)
-                    && named_case.is_none_or(|name| name == case.name)
-            })
+    let by_default = |agent: &Agent, case: &Case| {
+        all || !words.is_empty() || agent.all_by_default || case.is_for_every_agent
     };
     let mut chosen = Vec::new();
     for agent in AGENTS {
         let ways = if all { agent.ways } else { &agent.ways[..1] };
         for way in ways {
-            chosen.extend(CASES.iter().filter(|case| wanted(agent, case)).map(|case| (agent, *way, case)));
+            let cases = CASES.iter().filter(|case| is_named(words, agent, case) && by_default(agent, case));
+            chosen.extend(cases.map(|case| (agent, *way, case)));
         }
     }
     Ok(chosen)
+}
+
+/// True if the words choose the case of the agent, or nothing at all.
+fn is_named(words: &[String], agent: &Agent, case: &Case) -> bool {
+    words.is_empty()
+        || words.iter().map(|word| parts(word)).any(|(named_agent, named_case)| {
+            named_agent.is_none_or(|name| name == agent.name)
+                && named_case.is_none_or(|name| name == case.name)
+        })
+}
+
+/// Prints a line for each way of an agent that has none of the cases that were chosen, with the reason.
+fn name_what_does_not_apply(words: &[String]) {
+    for agent in AGENTS {
+        for (way, why) in agent.not_applicable {
+            let cases: Vec<&str> =
+                CASES.iter().filter(|case| is_named(words, agent, case)).map(|case| case.name).collect();
+            if !cases.is_empty() {
+                println!("n/a               {} ({way}), {}: {why}", agent.name, cases.join(", "));
+            }
+        }
+    }
 }
 
 /// Takes `AGENT/CASE` apart; a word alone is the one or the other.

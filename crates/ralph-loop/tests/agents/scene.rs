@@ -66,6 +66,9 @@ impl Scene {
             self.path("config/ralph-loop/config.toml"),
             self.agent.settings(self.way, self.server.url()),
         )?;
+        for (name, text) in self.agent.files(self.server.url()) {
+            fs::write(self.path(name), text)?;
+        }
         for (name, text) in REPOSITORY {
             fs::write(self.file(name), text)?;
         }
@@ -109,11 +112,16 @@ impl Scene {
 
     /// Runs the loop to its end, in `rounds` rounds at most.
     pub(crate) fn run(&self, objective: &str, rounds: u32) -> Result<Said> {
-        self.start_run(objective, rounds)?.end()
+        self.start_run(objective, rounds, &[])?.end()
     }
 
-    pub(crate) fn start_run(&self, objective: &str, rounds: u32) -> Result<Running<'_>> {
-        self.start(&["run", objective, "--agent", self.agent.name, "--max-rounds", &rounds.to_string()])
+    pub(crate) fn start_run(&self, objective: &str, rounds: u32, options: &[&str]) -> Result<Running<'_>> {
+        let (chosen, behind) = self.agent.chosen(self.server.url());
+        let rounds = rounds.to_string();
+        let mut arguments = vec!["run", objective, "--max-rounds", &rounds];
+        arguments.extend(options);
+        arguments.extend(chosen.iter().chain(&behind).map(String::as_str));
+        self.start(&arguments)
     }
 
     pub(crate) fn start(&self, arguments: &[&str]) -> Result<Running<'_>> {
@@ -129,7 +137,7 @@ impl Scene {
             .env("HOME", self.path("home"))
             .env("XDG_STATE_HOME", self.path("state"))
             .env("XDG_CONFIG_HOME", self.path("config"))
-            .envs(self.agent.environment(self.server.url()))
+            .envs(self.agent.environment(self.server.url(), self.root()))
             .stdin(Stdio::null())
             .stdout(File::create(self.path(&format!("{name}.out")))?)
             .stderr(File::create(self.path(&format!("{name}.err")))?);
