@@ -7,7 +7,8 @@ use serde_json::Value;
 /// Judges the error with which an agent answered.
 ///
 /// The protocol has one code for everything that goes wrong at the model's vendor. The agents that tell more do so in
-/// the error's data, each in its own words: `errorKind` is claude-agent-acp's, `codex_error_info` is codex-acp's.
+/// the error's data, each in its own words: `errorKind` is claude-agent-acp's, `codex_error_info` is codex-acp's. Both
+/// say of a vendor that is overloaded no more than that something was wrong there, but in words.
 pub(crate) fn reason(error: &Error) -> StopReason {
     if error.code == ErrorCode::AuthRequired {
         return StopReason::AUTHENTICATION;
@@ -93,6 +94,12 @@ mod tests {
         check(json!({ "errorKind": "overloaded" }), StopReason::OVERLOADED);
         check(json!({ "errorKind": "invalid_request" }), StopReason::API_ERROR);
         check(json!({ "errorKind": "unknown" }), StopReason::ERROR);
+        // As the agents tell an HTTP status of 529.
+        check(json!({ "errorKind": "server_error" }), StopReason::API_ERROR);
+        check(
+            json!({ "codex_error_info": "other", "message": "unexpected status 529: overloaded" }),
+            StopReason::ERROR,
+        );
         check(json!({ "codex_error_info": "unauthorized" }), StopReason::AUTHENTICATION);
         let failed = |status| json!({ "codex_error_info": { "http_connection_failed": { "http_status_code": status } } });
         check(failed(json!(429)), StopReason::RATE_LIMITED);
