@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use harness_process::Environment;
 use harness_provider_cli::AgentKind;
+use serde_json::json;
 
 /// Where `cargo xtask e2e agents` has installed it.
 pub(crate) fn program(kind: AgentKind) -> Result<PathBuf> {
@@ -27,9 +28,27 @@ pub(crate) fn program(kind: AgentKind) -> Result<PathBuf> {
     Ok(Path::new(&modules).join(path))
 }
 
-/// A model that Codex does not know gets its plain tools.
 pub(crate) fn model(kind: AgentKind) -> Option<&'static str> {
-    (kind == AgentKind::Codex).then_some("gpt-5.2-codex")
+    match kind {
+        AgentKind::ClaudeCode => None,
+        // A model that Codex does not know gets its plain tools.
+        AgentKind::Codex => Some("gpt-5.2-codex"),
+        AgentKind::Gemini => Some("gemini-2.5-flash"),
+        AgentKind::Opencode => Some("scripted/scripted"),
+        _ => Some("scripted"),
+    }
+}
+
+/// Describes the scripted model to opencode, which asks no vendor of its own without an account.
+fn models_of_opencode(url: &str) -> String {
+    let model = json!({
+        "tool_call": true, "limit": { "context": 200_000, "output": 8_000 }, "cost": { "input": 1, "output": 2 },
+    });
+    let provider = json!({
+        "npm": "@ai-sdk/openai-compatible", "options": { "baseURL": format!("{url}/v1"), "apiKey": "none" },
+        "models": { "scripted": model },
+    });
+    json!({ "small_model": "scripted/scripted", "provider": { "scripted": provider } }).to_string()
 }
 
 pub(crate) fn arguments(kind: AgentKind, url: &str) -> Vec<String> {
@@ -52,17 +71,32 @@ pub(crate) enum Credentials {
     None,
 }
 
+/// Says where the model is and who asks. What is a file is written below `root`.
 pub(crate) fn environment(
     kind: AgentKind,
     environment: Environment,
     url: &str,
     credentials: Credentials,
-) -> Environment {
-    let environment = environment.set("ANTHROPIC_BASE_URL", url);
+    root: &Path,
+) -> Result<Environment> {
+    let (place, address, key) = match kind {
+        AgentKind::ClaudeCode => ("ANTHROPIC_BASE_URL", url.to_owned(), "ANTHROPIC_API_KEY"),
+        AgentKind::Codex => return Ok(with_key(environment, credentials, "SCRIPTED_KEY")),
+        AgentKind::Gemini => ("GOOGLE_GEMINI_BASE_URL", url.to_owned(), "GEMINI_API_KEY"),
+        AgentKind::Opencode => {
+            let file = root.join("models.json");
+            std::fs::write(&file, models_of_opencode(url))?;
+            return Ok(environment.set("OPENCODE_CONFIG", file));
+        }
+        _ => ("OPENAI_BASE_URL", format!("{url}/v1"), "OPENAI_API_KEY"),
+    };
+    Ok(with_key(environment.set(place, address), credentials, key))
+}
+
+fn with_key(environment: Environment, credentials: Credentials, key: &str) -> Environment {
     match credentials {
         Credentials::None => environment,
         Credentials::Subscriber => environment.set("CLAUDE_CODE_OAUTH_TOKEN", "none"),
-        Credentials::Key if kind == AgentKind::Codex => environment.set("SCRIPTED_KEY", "none"),
-        Credentials::Key => environment.set("ANTHROPIC_API_KEY", "none"),
+        Credentials::Key => environment.set(key, "none"),
     }
 }

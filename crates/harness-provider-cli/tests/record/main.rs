@@ -25,7 +25,7 @@ use harness_subagent::{
     AgentId, OutputContract, OutputRule, OutputRuleCatalog, OutputViolation, Parent, RuleRef, StartSubagent,
     SubagentProvider, SubagentResult,
 };
-use harness_testkit::model_server::{Conversation, ModelServer, Script};
+use harness_testkit::model_server::{Conversation, Ending, Exchange, ModelServer, Script};
 use harness_testkit::subagent::CaptureStandIn;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -35,6 +35,8 @@ use crate::normal::Normal;
 
 /// The longest that one child may take.
 const DEADLINE: Duration = Duration::from_secs(120);
+/// The longest that one may take that would go on for ever.
+const SHORT_DEADLINE: Duration = Duration::from_secs(25);
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -142,7 +144,14 @@ impl Fixture {
                 // Seconds are what it takes on an idle machine; what counts is that it is in the middle.
                 let in_request =
                     || server.exchanges().iter().any(|one| one.place.is_some() && one.ending.is_none());
-                let in_the_middle = || in_tool(&root) || in_request();
+                // The later agents tell of no tool before it is done, but have been told to use one by then.
+                let is_told = || {
+                    let answered =
+                        |one: &Exchange| one.place.is_some() && one.ending == Some(Ending::Answered);
+                    !matches!(self.kind, AgentKind::ClaudeCode | AgentKind::Codex)
+                        && server.exchanges().iter().any(answered)
+                };
+                let in_the_middle = || in_tool(&root) || in_request() || is_told();
                 wait_until(in_the_middle).await;
                 cancellation.cancel();
             } else if let Some(signal) = self.text("sent") {
@@ -189,12 +198,14 @@ impl Fixture {
             (false, false) => Credentials::Key,
         };
         let rules = OutputRuleCatalog::new().with("names-next-steps", Arc::new(NamesNextSteps))?;
+        let is_endless = self.about.contains_key("until-its-deadline");
+        let deadline = if is_endless { SHORT_DEADLINE } else { DEADLINE };
         let mut provider = AgentProvider::new(self.kind, root.join("files"))
             .with_program(agents::program(self.kind)?)
             .with_arguments(agents::arguments(self.kind, url))
-            .with_environment(agents::environment(self.kind, environment, url, credentials))
+            .with_environment(agents::environment(self.kind, environment, url, credentials, root)?)
             .with_rules(rules)
-            .with_limits(Limits::default().with_deadline(DEADLINE));
+            .with_limits(Limits::default().with_deadline(deadline));
         if let Some(model) = agents::model(self.kind) {
             provider = provider.with_model(model);
         }
@@ -248,6 +259,8 @@ impl Fixture {
         let value = expected.get("value").and_then(toml::Value::as_str).map(serde_json::from_str::<Value>);
         let value = value.transpose()?;
         ensure!(result.structured == value, "it handed in {:?}, not {value:?}", result.structured);
+        let session = expected.get("session").and_then(toml::Value::as_bool).unwrap_or(true);
+        ensure!(result.session_id.is_some() == session, "its session is {:?}", result.session_id);
         let count = |name: &str| expected.get(name).and_then(toml::Value::as_integer);
         let usage =
             result.usage.map(|usage| (usage.input_tokens, usage.output_tokens, usage.cost_usd_micros));

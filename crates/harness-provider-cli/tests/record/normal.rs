@@ -29,15 +29,33 @@ impl Normal {
         let line = self.replaced.iter().fold(line.to_owned(), |line, (from, to)| line.replace(from, to));
         let mut text = String::new();
         let mut rest = line.as_str();
-        while let Some(at) = (0..rest.len()).find(|at| rest.get(*at..at + LENGTH).is_some_and(is_id)) {
+        while let Some((at, length)) = (0..rest.len()).find_map(|at| Some((at, id(rest, at)?))) {
             let next = self.ids.len() + 1;
-            let number = *self.ids.entry(rest[at..at + LENGTH].to_owned()).or_insert(next);
+            let number = *self.ids.entry(rest[at..at + length].to_owned()).or_insert(next);
             text.push_str(&rest[..at]);
-            text.push_str(&format!("00000000-0000-4000-8000-{number:012}"));
-            rest = &rest[at + LENGTH..];
+            match KINDS.iter().find(|kind| rest[at..].starts_with(**kind)) {
+                Some(kind) => text.push_str(&format!("{kind}{number:026}")),
+                None => text.push_str(&format!("00000000-0000-4000-8000-{number:012}")),
+            }
+            rest = &rest[at + length..];
         }
         text + rest
     }
+}
+
+/// How opencode's ids begin, before 26 letters and digits.
+const KINDS: [&str; 3] = ["ses_", "msg_", "prt_"];
+
+/// Returns the length of the id that is there, if one is.
+fn id(text: &str, at: usize) -> Option<usize> {
+    let here = text.get(at..)?;
+    if here.get(..LENGTH).is_some_and(is_id) {
+        return Some(LENGTH);
+    }
+    let kind = KINDS.iter().find(|kind| here.starts_with(**kind))?;
+    let length = kind.len() + 26;
+    let rest = here.get(kind.len()..length)?;
+    rest.bytes().all(|byte| byte.is_ascii_alphanumeric()).then_some(length)
 }
 
 /// Of a UUID.
