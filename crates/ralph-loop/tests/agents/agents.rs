@@ -25,8 +25,10 @@ pub(crate) struct Agent {
     pub(crate) corrects: &'static [Way],
     /// The tool by which a report is handed in to the capture server, of an agent that does not offer it to its model.
     unlisted_tool: Option<&'static str>,
-    /// It asks a busy model again and again, so that only the limit of the round ends that.
-    pub(crate) tries_for_ever: bool,
+    /// What becomes of a round whose model is overloaded for good.
+    pub(crate) overloaded: Overloaded,
+    /// It asks a model again that says that it was asked too often.
+    pub(crate) asks_again: bool,
     /// Its cases are all run without being asked for.
     pub(crate) all_by_default: bool,
     /// The ways that it does not have, and why.
@@ -44,6 +46,17 @@ enum Speaks {
     Cli(&'static str),
     /// By the Agent Client Protocol, with `--agent acp` and these arguments of its own, with `{url}`.
     Acp(&'static [&'static str]),
+}
+
+/// What an agent makes of a model that is overloaded for good.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Overloaded {
+    /// It says so.
+    Told,
+    /// It says something less precise, for which this is the reason.
+    ToldAs(&'static str),
+    /// It asks again and again, so that only the limit of the round ends that.
+    TriedForEver,
 }
 
 /// How a report is handed in.
@@ -67,7 +80,8 @@ pub(crate) const AGENTS: &[Agent] = &[
         ways: &[Way::Schema, Way::Capture],
         corrects: &[Way::Schema, Way::Capture],
         unlisted_tool: None,
-        tries_for_ever: false,
+        overloaded: Overloaded::Told,
+        asks_again: true,
         all_by_default: true,
         not_applicable: &[],
         files: &[],
@@ -91,7 +105,8 @@ pub(crate) const AGENTS: &[Agent] = &[
         ways: &[Way::Capture, Way::Schema],
         corrects: &[Way::Capture],
         unlisted_tool: None,
-        tries_for_ever: false,
+        overloaded: Overloaded::Told,
+        asks_again: true,
         all_by_default: true,
         not_applicable: &[],
         files: &[],
@@ -106,7 +121,8 @@ pub(crate) const AGENTS: &[Agent] = &[
         ways: &[Way::Capture],
         corrects: &[Way::Capture],
         unlisted_tool: None,
-        tries_for_ever: false,
+        overloaded: Overloaded::Told,
+        asks_again: true,
         all_by_default: false,
         not_applicable: &[NO_SCHEMA_MODE],
         files: &[],
@@ -121,7 +137,8 @@ pub(crate) const AGENTS: &[Agent] = &[
         ways: &[Way::Capture],
         corrects: &[Way::Capture],
         unlisted_tool: None,
-        tries_for_ever: true,
+        overloaded: Overloaded::TriedForEver,
+        asks_again: true,
         all_by_default: false,
         not_applicable: &[NO_SCHEMA_MODE],
         files: &[(
@@ -142,7 +159,8 @@ pub(crate) const AGENTS: &[Agent] = &[
         corrects: &[Way::Capture],
         // Its model is to search for tools of servers first, but may call them without.
         unlisted_tool: Some("mcp__ralph__submit_report"),
-        tries_for_ever: true,
+        overloaded: Overloaded::TriedForEver,
+        asks_again: true,
         all_by_default: false,
         not_applicable: &[],
         files: &[],
@@ -156,7 +174,8 @@ pub(crate) const AGENTS: &[Agent] = &[
         ways: &[Way::Capture],
         corrects: &[Way::Capture],
         unlisted_tool: None,
-        tries_for_ever: false,
+        overloaded: Overloaded::ToldAs("api-error"),
+        asks_again: true,
         all_by_default: false,
         not_applicable: &[NO_SCHEMA_BY_ACP],
         files: &[],
@@ -190,7 +209,8 @@ pub(crate) const AGENTS: &[Agent] = &[
         ways: &[Way::Capture],
         corrects: &[Way::Capture],
         unlisted_tool: None,
-        tries_for_ever: false,
+        overloaded: Overloaded::ToldAs("error"),
+        asks_again: false,
         all_by_default: false,
         not_applicable: &[NO_SCHEMA_BY_ACP],
         files: &[],

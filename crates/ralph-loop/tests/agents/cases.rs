@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use harness_testkit::model_server::{Conversation, Exchange, Turn};
 use serde_json::{Value, json};
 
-use crate::agents::{Agent, Way, read, shell, write};
+use crate::agents::{Agent, Overloaded, Way, read, shell, write};
 use crate::processes;
 use crate::scene::{GRACE, Running, Said, Scene};
 
@@ -22,16 +22,21 @@ pub(crate) struct Case {
 
 impl Case {
     /// What is different about it for one agent.
-    pub(crate) fn of(&self, agent: &Agent) -> &'static str {
-        match self.name {
-            OVERLOADED if agent.tries_for_ever => {
-                "; this agent tries for ever, so the limit of the round does"
+    pub(crate) fn of(&self, agent: &Agent) -> String {
+        match (self.name, agent.overloaded) {
+            (OVERLOADED, Overloaded::TriedForEver) => {
+                "; this agent tries for ever, so the limit of the round does".to_owned()
             }
-            _ => "",
+            (OVERLOADED, Overloaded::ToldAs(reason)) => format!("; this agent tells no more than `{reason}`"),
+            (RATE_LIMITED, _) if !agent.asks_again => {
+                "; this agent does not ask again, so the loop ends with that reason".to_owned()
+            }
+            _ => String::new(),
         }
     }
 }
 
+const RATE_LIMITED: &str = "rate-limited-once";
 const OVERLOADED: &str = "overloaded";
 
 pub(crate) const CASES: &[Case] = &[
@@ -57,7 +62,7 @@ pub(crate) const CASES: &[Case] = &[
         play: corrected,
     },
     Case {
-        name: "rate-limited-once",
+        name: RATE_LIMITED,
         about: "429, then success",
         is_for_every_agent: false,
         scene: rate_limited_scene,
@@ -228,6 +233,11 @@ fn rate_limited_scene(agent: &'static Agent, way: Way) -> Result<Scene> {
 }
 
 fn rate_limited(scene: &Scene) -> Result<()> {
+    if !scene.agent.asks_again {
+        scene.run(OBJECTIVE, 1)?.with_status(ROUND_FAILED)?;
+        ensure!(asked(scene, 1)?.len() == 1, "it asked again after all");
+        return ends_with(scene, &["rate-limited"]);
+    }
     scene.run(OBJECTIVE, 1)?.with_status(0)?;
     let exchanges = asked(scene, 1)?;
     let turns: Vec<usize> = exchanges.iter().filter_map(|exchange| Some(exchange.place?.turn)).collect();
@@ -242,9 +252,10 @@ fn overloaded_scene(agent: &'static Agent, way: Way) -> Result<Scene> {
 
 fn overloaded(scene: &Scene) -> Result<()> {
     let begun = Instant::now();
-    let (options, reason) = match scene.agent.tries_for_ever {
-        true => (&["--round-limit", "30s"][..], "timed-out"),
-        false => (&[][..], "overloaded"),
+    let (options, reason) = match scene.agent.overloaded {
+        Overloaded::Told => (&[][..], "overloaded"),
+        Overloaded::ToldAs(reason) => (&[][..], reason),
+        Overloaded::TriedForEver => (&["--round-limit", "30s"][..], "timed-out"),
     };
     scene.start_run(OBJECTIVE, 3, options)?.end()?.with_status(ROUND_FAILED)?;
     ensure!(begun.elapsed() < Duration::from_secs(60), "the agent was patient for {:.0?}", begun.elapsed());
