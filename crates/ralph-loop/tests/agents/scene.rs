@@ -15,8 +15,8 @@ use tempfile::TempDir;
 use crate::agents::{Agent, Way};
 use crate::processes;
 
-/// The longest that a case may take.
-const DEADLINE: Duration = Duration::from_secs(120);
+/// The longest that a case may take: a start of opencode alone takes half a minute where much else goes on.
+const DEADLINE: Duration = Duration::from_secs(300);
 /// How long what is to end may take to do so.
 pub(crate) const GRACE: Duration = Duration::from_secs(10);
 const GLANCE: Duration = Duration::from_millis(20);
