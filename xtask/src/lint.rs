@@ -1,4 +1,5 @@
-//! `lint`: clippy, in one build that the documentation and the API listing share.
+//! `lint`: clippy, in one build that the documentation and the API listing share, on all targets, also on the tests that
+//! only run by name.
 //!
 //! Every crate's own features are on, named one by one: `--all-features` over the workspace would
 //! also switch on those of tests, and of dependencies that no user combines. That a seam also
@@ -15,6 +16,9 @@ pub(crate) fn run(mut args: Args, workspace: &Workspace) -> Result<Outcome> {
         return Ok(Outcome::Skipped("clippy is not installed".to_owned()));
     }
     let mut command = cargo::cargo(&workspace.root, ["clippy", "--quiet", "--all-targets"]);
+    for test in workspace.chosen(&names)?.iter().flat_map(|member| member.unlisted_tests()) {
+        command.args(["--test", test]);
+    }
     command.args(workspace.selection(&names)?).args(["--", "-D", "warnings"]);
     cargo::run(&mut command)?;
     Ok(Outcome::Passed)

@@ -18,13 +18,8 @@ use crate::{
 pub(crate) fn run(mut args: Args, workspace: &Workspace) -> Result<Outcome> {
     let names = args.names();
     args.finish()?;
-    let chosen: Vec<&Crate> = if names.is_empty() {
-        workspace.together().collect()
-    } else {
-        names.iter().map(|name| workspace.find(name)).collect::<Result<_>>()?
-    };
     let (own, crates): (Vec<&Crate>, Vec<&Crate>) =
-        chosen.into_iter().partition(|member| member.name == policy::XTASK);
+        workspace.chosen(&names)?.into_iter().partition(|member| member.name == policy::XTASK);
 
     let nextest = cargo::has_subcommand(&workspace.root, "nextest");
     if !nextest {

@@ -32,6 +32,8 @@ pub(crate) struct Crate {
     pub(crate) dependencies: Vec<Dependency>,
     pub(crate) examples: Vec<Target>,
     pub(crate) benches: Vec<Target>,
+    /// The tests that only run where they are asked for by name, which `--all-targets` leaves out as well.
+    pub(crate) unlisted_tests: Vec<Target>,
     pub(crate) has_library: bool,
     pub(crate) published: bool,
 }
@@ -94,14 +96,18 @@ impl Workspace {
         Self { root: self.root.clone(), target: self.target.clone(), crates: crates.collect() }
     }
 
+    /// Returns the crates called `names`, or without names all that are built together.
+    pub(crate) fn chosen(&self, names: &[String]) -> Result<Vec<&Crate>> {
+        if names.is_empty() {
+            return Ok(self.together().collect());
+        }
+        names.iter().map(|name| self.find(name)).collect()
+    }
+
     /// Returns the cargo arguments that select the crates called `names`, or without names all that are
     /// built together, each with its own features on.
     pub(crate) fn selection(&self, names: &[String]) -> Result<Vec<String>> {
-        let chosen: Vec<&Crate> = if names.is_empty() {
-            self.together().collect()
-        } else {
-            names.iter().map(|name| self.find(name)).collect::<Result<_>>()?
-        };
+        let chosen = self.chosen(names)?;
         let mut args: Vec<String> = if names.is_empty() {
             let apart = policy::APART.iter().flat_map(|name| ["--exclude", *name]);
             ["--workspace"].into_iter().chain(apart).map(str::to_owned).collect()
@@ -123,6 +129,14 @@ impl Crate {
     /// Returns the features that only tests switch.
     pub(crate) fn test_features(&self) -> impl Iterator<Item = &str> {
         self.features.iter().map(String::as_str).filter(|name| is_for_tests(name))
+    }
+
+    /// Returns the tests that only run by name, as far as the crate's own features build them.
+    pub(crate) fn unlisted_tests(&self) -> impl Iterator<Item = &str> {
+        let builds = |test: &&Target| {
+            test.required.iter().all(|feature| self.own_features().any(|own| own == feature))
+        };
+        self.unlisted_tests.iter().filter(builds).map(|test| test.name.as_str())
     }
 
     /// True if the crate declares the feature `name`.
@@ -185,12 +199,14 @@ fn heavy(features: &BTreeMap<String, Vec<String>>) -> BTreeSet<String> {
 fn describe(package: &Package, root: &Path) -> Crate {
     let folder = package.manifest_path.parent().map_or(root, Utf8Path::as_std_path);
     let folder = folder.strip_prefix(root).unwrap_or(folder);
-    let named = |kind: TargetKind| -> Vec<Target> {
-        let targets = package.targets.iter().filter(|target| target.is_kind(kind.clone()));
-        targets
-            .map(|target| Target { name: target.name.clone(), required: target.required_features.clone() })
-            .collect()
+    let as_ours = |target: &cargo_metadata::Target| Target {
+        name: target.name.clone(),
+        required: target.required_features.clone(),
     };
+    let named = |kind: TargetKind| -> Vec<Target> {
+        package.targets.iter().filter(|target| target.is_kind(kind.clone())).map(as_ours).collect()
+    };
+    let is_unlisted = |target: &&cargo_metadata::Target| target.is_kind(TargetKind::Test) && !target.test;
     Crate {
         name: package.name.to_string(),
         folder: folder.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join("/"),
@@ -211,6 +227,7 @@ fn describe(package: &Package, root: &Path) -> Crate {
             .collect(),
         examples: named(TargetKind::Example),
         benches: named(TargetKind::Bench),
+        unlisted_tests: package.targets.iter().filter(is_unlisted).map(as_ours).collect(),
         has_library: package
             .targets
             .iter()
@@ -286,6 +303,20 @@ mod tests {
             features_of(&[&whole.crates[0]], None),
             ["--features", "ralph-loop/far,ralph-loop/further,ralph-loop/near"]
         );
+    }
+
+    #[test]
+    fn a_test_that_needs_a_heavy_feature_is_built_with_it_only() {
+        let tests = vec![
+            Target::named("agents"),
+            Target { required: vec!["far".to_owned()], ..Target::named("far") },
+        ];
+        let heavy = BTreeSet::from(["far".to_owned()]);
+        let user = Crate { heavy, unlisted_tests: tests, ..member("ralph-loop", &["far"]) };
+        let workspace = Workspace { root: PathBuf::new(), target: PathBuf::new(), crates: vec![user] };
+        assert_eq!(workspace.crates[0].unlisted_tests().collect::<Vec<_>>(), ["agents"]);
+        let whole = workspace.with_heavy_features();
+        assert_eq!(whole.crates[0].unlisted_tests().collect::<Vec<_>>(), ["agents", "far"]);
     }
 
     #[test]
