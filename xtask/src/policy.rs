@@ -129,7 +129,7 @@ const MCP: Program = Program {
 
 const TEMPORAL: Program = Program {
     name: "temporal",
-    about: "the engine on Temporal against a development server: the contract's suite, and one trial of each fault",
+    about: "the engine on Temporal against a development server: [PART…]; costs and record only where named",
     cargo: &["test", "--quiet", "--package", "harness-engine-temporal", "--test", "e2e", "--"],
     npm: &[],
     environment: &[],

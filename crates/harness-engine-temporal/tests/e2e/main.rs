@@ -8,6 +8,7 @@
 #[path = "../bodies/mod.rs"]
 mod bodies;
 mod conformance;
+mod costs;
 mod faults;
 mod history;
 mod record;
@@ -27,7 +28,7 @@ type Part = Box<dyn Fn(&mut Server) -> Result<(), String>>;
 type Chore = fn(&mut Server) -> Result<(), String>;
 
 /// What is done only where it is asked for.
-const CHORES: &[(&str, Chore)] = &[("record", record::run)];
+const CHORES: &[(&str, Chore)] = &[("costs", costs::run), ("record", record::run)];
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();

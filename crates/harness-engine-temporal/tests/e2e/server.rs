@@ -1,7 +1,9 @@
 //! A Temporal development server, as the package registry has it.
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs;
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -27,6 +29,7 @@ pub(crate) struct Server {
     program: PathBuf,
     folder: TempDir,
     port: u16,
+    metrics: u16,
     process: Option<Child>,
 }
 
@@ -34,8 +37,12 @@ impl Server {
     pub(crate) fn start() -> Result<Self> {
         let program = program()?;
         let folder = tempfile::tempdir()?;
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let mut server = Self { program, folder, port, process: None };
+        let (port, metrics) = {
+            // Both at once, so that they are two.
+            let free = [TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?];
+            (free[0].local_addr()?.port(), free[1].local_addr()?.port())
+        };
+        let mut server = Self { program, folder, port, metrics, process: None };
         server.up()?;
         Ok(server)
     }
@@ -46,6 +53,48 @@ impl Server {
 
     pub(crate) fn socket(&self) -> SocketAddr {
         ([127, 0, 0, 1], self.port).into()
+    }
+
+    /// Returns what [`requests`](Self::requests) does once the server has caught up with its count.
+    pub(crate) fn settled_requests(&self) -> BTreeMap<String, u64> {
+        let mut last = self.requests();
+        for _ in 0..10 {
+            // It tells what it has counted about once a second.
+            sleep(Duration::from_millis(1500));
+            let next = self.requests();
+            if next == last {
+                break;
+            }
+            last = next;
+        }
+        last
+    }
+
+    /// Returns how often clients and workers have asked it for what, in the namespace `default`.
+    fn requests(&self) -> BTreeMap<String, u64> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.metrics)).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        let mut requests = BTreeMap::new();
+        for line in text.lines().filter_map(|line| line.strip_prefix("service_requests{")) {
+            let Some((labels, count)) = line.split_once("} ") else { continue };
+            let label = |name: &str| {
+                let start = labels.split_once(&format!("{name}=\""))?.1;
+                start.split_once('"').map(|(value, _)| value)
+            };
+            if label("service_name") == Some("frontend") && label("namespace") == Some("default") {
+                let operation = label("operation").unwrap_or_default().to_owned();
+                *requests.entry(operation).or_default() += count.trim().parse::<u64>().unwrap();
+            }
+        }
+        assert!(!requests.is_empty(), "the server counts its requests otherwise than expected: {text}");
+        requests
+    }
+
+    /// Returns the kilobytes of memory that it has.
+    pub(crate) fn memory(&self) -> u64 {
+        self.process.as_ref().map_or(0, |process| memory_of(process.id()))
     }
 
     /// Kills the server.
@@ -73,6 +122,7 @@ impl Server {
         let process = Command::new(&self.program)
             .args(["server", "start-dev", "--headless", "--ip", "127.0.0.1", "--log-level", "error"])
             .args(["--namespace", OTHER_NAMESPACE, "--port", &self.port.to_string()])
+            .args(["--metrics-port", &self.metrics.to_string()])
             .arg("--db-filename")
             .arg(folder.join("temporal.db"))
             .env_clear()
@@ -101,6 +151,13 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.down();
     }
+}
+
+/// Returns the kilobytes of memory that a process has.
+pub(crate) fn memory_of(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+    line.trim().trim_end_matches(" kB").parse().unwrap_or(0)
 }
 
 /// Finds the server's program in the cache, or brings it there.
