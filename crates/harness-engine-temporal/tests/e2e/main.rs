@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod alone;
 #[path = "../bodies/mod.rs"]
 mod bodies;
 mod conformance;
@@ -33,6 +34,9 @@ const CHORES: &[(&str, Chore)] = &[("costs", costs::run), ("record", record::run
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     if let Some(code) = scene::role(&words) {
+        return code;
+    }
+    if let Some(code) = alone::go_on(&words) {
         return code;
     }
     if let Some(("soak", chosen)) = words.split_first().map(|(first, rest)| (first.as_str(), rest)) {

@@ -2,7 +2,6 @@
 //!
 //! `cargo xtask soak temporal` runs it; words behind that choose faults by name, and `TEMPORAL_TIMES` sets how often.
 
-use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -25,9 +24,6 @@ struct Outcome {
 }
 
 pub(crate) fn run(words: &[String]) -> Result<(), String> {
-    if std::env::var_os(ALONE).is_none() {
-        return run_alone(words);
-    }
     let times = std::env::var("TEMPORAL_TIMES").map_or(Ok(30), |text| text.parse());
     let times: u64 = times.map_err(|error| format!("TEMPORAL_TIMES: {error}"))?;
     let chosen = |name: &str| words.is_empty() || words.iter().any(|word| name.starts_with(word.as_str()));
@@ -50,35 +46,6 @@ pub(crate) fn run(words: &[String]) -> Result<(), String> {
     println!("\nin {} s", begin.elapsed().as_secs());
     let failures: Vec<_> = outcomes.iter().flat_map(|outcome| &outcome.failures).cloned().collect();
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n        ")) }
-}
-
-/// Set in the process that has the pid namespace.
-const ALONE: &str = "TEMPORAL_SOAK_ALONE";
-
-/// Goes on in a process with a pid namespace of its own, where the machine allows that: a worker or a `ralph-loop` that
-/// somebody else starts on this machine would sweep what killed workers have left.
-fn run_alone(words: &[String]) -> Result<(), String> {
-    const BASE: [&str; 4] = ["--pid", "--fork", "--mount-proc", "--kill-child"];
-    let users: [&[&str]; 2] = [&[], &["--user", "--map-root-user"]];
-    let works = |user: &&[&str]| {
-        let probe = Command::new("unshare").args(*user).args(BASE).arg("true").output();
-        probe.is_ok_and(|output| output.status.success())
-    };
-    let exe = std::env::current_exe().map_err(|error| error.to_string())?;
-    let mut command = match users.iter().copied().find(works) {
-        Some(user) => {
-            let mut command = Command::new("unshare");
-            command.args(user).args(BASE).arg(exe);
-            command
-        }
-        None => {
-            println!("without a pid namespace of its own: others on this machine may end what a trial needs");
-            Command::new(exe)
-        }
-    };
-    let status = command.arg("soak").args(words).env(ALONE, "1").status();
-    let status = status.map_err(|error| error.to_string())?;
-    if status.success() { Ok(()) } else { Err(format!("it ended with {status}")) }
 }
 
 fn soak(server: &mut Option<Server>, name: &str, times: u64) -> Outcome {

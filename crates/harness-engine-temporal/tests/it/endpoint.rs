@@ -226,7 +226,7 @@ async fn settings_that_the_library_would_leave_out_are_refused() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_server_that_says_nothing_is_given_up() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = Endpoint::new(format!("http://{}", listener.local_addr().unwrap()));
