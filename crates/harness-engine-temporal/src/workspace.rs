@@ -132,6 +132,14 @@ pub enum WorkspaceError {
     },
 }
 
+impl WorkspaceError {
+    /// Says that the name of a workspace is not one of this worker, and why.
+    #[must_use]
+    pub fn unusable(workspace: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self::Unusable { workspace: workspace.into(), reason: reason.into() }
+    }
+}
+
 /// Workspaces on a file system that all workers share.
 ///
 /// Without a root, a workspace is a path that is the same on every machine. With one, it is a relative path below it,
@@ -155,10 +163,7 @@ impl SharedFolders {
     }
 
     fn resolve(&self, workspace: &str) -> Result<String, WorkspaceError> {
-        let unusable = |reason: &str| WorkspaceError::Unusable {
-            workspace: workspace.to_owned(),
-            reason: reason.to_owned(),
-        };
+        let unusable = |reason: &str| WorkspaceError::unusable(workspace, reason);
         let Some(root) = &self.root else { return Ok(workspace.to_owned()) };
         let relative = Path::new(workspace);
         if !relative.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {

@@ -27,7 +27,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 /// A running server. It listens on the loopback interface only and is killed when it is dropped.
 pub(crate) struct Server {
     program: PathBuf,
-    folder: TempDir,
+    pub(crate) folder: TempDir,
     port: u16,
     metrics: u16,
     process: Option<Child>,
@@ -136,7 +136,8 @@ impl Server {
         self.process = Some(process);
         let address = self.socket();
         let begin = Instant::now();
-        while TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_err() {
+        while TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_err() || !self.is_healthy()
+        {
             if begin.elapsed() > PATIENCE {
                 let said = fs::read_to_string(folder.join("server.log")).unwrap_or_default();
                 return Err(format!("it does not answer within {PATIENCE:?}; it said: {said}").into());
@@ -144,6 +145,20 @@ impl Server {
             sleep(Duration::from_millis(100));
         }
         Ok(())
+    }
+
+    /// Asks the server whether it serves. It takes connections before it does.
+    fn is_healthy(&self) -> bool {
+        let status = Command::new(&self.program)
+            .args(["operator", "cluster", "health", "--address", &format!("127.0.0.1:{}", self.port)])
+            .env_clear()
+            .env("HOME", self.folder.path())
+            .env("TEMPORAL_DISABLE_CONFIG_FILE", "true")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        status.is_ok_and(|status| status.success())
     }
 }
 
