@@ -4,6 +4,7 @@ use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use harness_engine_local::{LocalConfig, LocalEngine};
+use harness_registry_local::LocalRegistry;
 use harness_subagent::StopReason;
 use harness_testkit::subagent::MockChild;
 use harness_workflow::{WorkflowEngine, WorkflowEvent, WorkflowEventKind, WorkflowObserver};
@@ -57,12 +58,26 @@ pub(super) fn config() -> LocalConfig {
 }
 
 pub(super) async fn judge(scene: &Scene, expected: &Value) -> Verdict {
+    judge_on(scene, expected, &JUDGED, async |registry| {
+        Arc::new(LocalEngine::new(registry, workflows(), config())) as Arc<dyn WorkflowEngine>
+    })
+    .await
+}
+
+/// What of an expectation is judged here.
+pub(super) const JUDGED: [&str; 4] = ["phaseCalls", "agentCalls", "calls", "execute"];
+
+/// Judges some fields of a vector on the engine that `make` makes for the children of a registry.
+pub(super) async fn judge_on<F>(scene: &Scene, expected: &Value, fields: &[&str], make: F) -> Verdict
+where
+    F: AsyncFnOnce(Arc<LocalRegistry>) -> Arc<dyn WorkflowEngine>,
+{
     let config_of_tool = scene.configure().expect("a configuration that starts a run is accepted");
     let (registry, provider) = scene.registry(&config_of_tool);
     let cancellation = CancellationToken::new();
     provider.script(scene.children().enumerate().map(|(index, child)| script(index, child, &cancellation)));
 
-    let engine = Arc::new(LocalEngine::new(Arc::clone(&registry) as _, workflows(), config()));
+    let engine = make(Arc::clone(&registry)).await;
     let watcher = Arc::new(Watcher::default());
     engine.observe(Arc::clone(&watcher) as _);
     let called = scene.call(config_of_tool, engine, registry, scene.context(cancellation)).await;
@@ -85,10 +100,8 @@ pub(super) async fn judge(scene: &Scene, expected: &Value) -> Verdict {
         "calls": calls,
         "execute": called.written(),
     });
-    let judged: serde_json::Map<String, Value> = ["phaseCalls", "agentCalls", "calls", "execute"]
-        .map(|key| (key.to_owned(), expected[key].clone()))
-        .into_iter()
-        .collect();
+    let judged: serde_json::Map<String, Value> =
+        fields.iter().map(|key| ((*key).to_owned(), expected[*key].clone())).collect();
     compare(&Value::Object(judged), &got)
 }
 
