@@ -129,8 +129,23 @@ const MCP: Program = Program {
 
 const TEMPORAL: Program = Program {
     name: "temporal",
-    about: "the engine on Temporal against a development server: [PART…]; costs and record only where named",
-    cargo: &["test", "--quiet", "--package", "harness-engine-temporal", "--test", "e2e", "--"],
+    about: "a Temporal development server: the engine and ralph-loop: [PART…]; costs and record only where named",
+    cargo: &[
+        "test",
+        "--quiet",
+        "--no-fail-fast",
+        "--package",
+        "harness-engine-temporal",
+        "--package",
+        "ralph-loop",
+        "--features",
+        "ralph-loop/temporal",
+        "--test",
+        "e2e",
+        "--test",
+        "temporal",
+        "--",
+    ],
     npm: &[],
     environment: &[],
 };

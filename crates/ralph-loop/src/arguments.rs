@@ -1,4 +1,5 @@
-use std::path::PathBuf;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -8,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::acp_agent::WhenAsked;
 use crate::deadline::Deadline;
 use crate::settings;
+use crate::temporal_settings::{self, TemporalChoices};
 
 /// Gives one objective to a sequence of fresh agents, and lets one small, validated report cross from each to the
 /// next.
@@ -49,7 +51,7 @@ pub(crate) enum Command {
     /// Show the real thing on a scratch workspace, with scripted agents. Takes seconds, needs no agent and no network.
     Demo(DemoArguments),
     /// List the runs.
-    Runs(ListArguments),
+    Runs(RunsArguments),
     /// Show one run, round by round.
     Show(ShowArguments),
     /// Print what a run's agents said.
@@ -60,6 +62,10 @@ pub(crate) enum Command {
     Continue(ContinueArguments),
     /// Cancel a run that another process runs, and wait until nothing of it is left.
     Cancel(CancelArguments),
+    /// Watch a run on a Temporal server to its end, whoever started it and wherever. Ctrl-C ends the watch only.
+    Attach(AttachArguments),
+    /// Run the loops and the agents of runs on a Temporal server, on this machine.
+    Worker(WorkerArguments),
     /// Serve the `ralph` tool to an MCP client, on standard input and output.
     Mcp(McpArguments),
     /// Print the settings that a run here would have, and where each comes from.
@@ -103,6 +109,133 @@ pub(crate) struct RunArguments {
     /// Run even if another loop runs in the workspace.
     #[arg(long)]
     pub(crate) allow_shared_workspace: bool,
+    #[command(flatten)]
+    pub(crate) engine: EngineArguments,
+    #[command(flatten)]
+    pub(crate) display: DisplayArguments,
+}
+
+/// The heading of what chooses an engine, in the help.
+const ENGINE: &str = "Engine";
+
+/// Which engine runs the loop, and where it is.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct EngineArguments {
+    /// What runs the loop: `local`, which is this process, or `temporal`, which is a Temporal server with its workers
+    /// [default: local]
+    #[arg(
+        long,
+        value_name = "ENGINE",
+        value_enum,
+        hide_default_value = true,
+        hide_possible_values = true,
+        help_heading = ENGINE
+    )]
+    pub(crate) engine: Option<EngineKind>,
+    #[command(flatten)]
+    pub(crate) temporal: TemporalArguments,
+}
+
+/// Where a Temporal server is.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct TemporalArguments {
+    /// The Temporal server, such as `http://127.0.0.1:7233`
+    #[arg(
+        long,
+        value_name = "URL",
+        value_parser = clap::builder::NonEmptyStringValueParser::new(),
+        help_heading = ENGINE
+    )]
+    pub(crate) temporal_address: Option<String>,
+    /// The namespace on the server [default: default]
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_parser = clap::builder::NonEmptyStringValueParser::new(),
+        help_heading = ENGINE
+    )]
+    pub(crate) temporal_namespace: Option<String>,
+    /// The task queue of the loops; the agents' are named after it [default: ralph-loop]
+    #[arg(
+        long,
+        visible_alias = "queue",
+        value_name = "NAME",
+        value_parser = temporal_settings::queue_name,
+        help_heading = ENGINE
+    )]
+    pub(crate) temporal_queue: Option<String>,
+}
+
+impl TemporalArguments {
+    pub(crate) fn choices(&self) -> TemporalChoices {
+        TemporalChoices {
+            address: self.temporal_address.clone(),
+            namespace: self.temporal_namespace.clone(),
+            queue: self.temporal_queue.clone(),
+            ..TemporalChoices::default()
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum EngineKind {
+    /// This process.
+    Local,
+    /// A Temporal server with its workers.
+    Temporal,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct WorkerArguments {
+    #[command(flatten)]
+    pub(crate) temporal: TemporalArguments,
+    /// Serve this agent. May be given again. Without it those are served that are declared, and those that are known
+    /// by name and installed.
+    #[arg(long = "agent", value_name = "NAME")]
+    pub(crate) agents: Vec<String>,
+    /// The folder below which the workspaces of runs are, as relative paths. Without it, and without a hook, a
+    /// workspace is a path that is the same on every machine.
+    #[arg(long, value_name = "DIRECTORY", conflicts_with = "workspace_hook")]
+    pub(crate) workspaces: Option<PathBuf>,
+    /// The program that prepares and publishes the workspaces of runs
+    #[arg(long, value_name = "PROGRAM")]
+    pub(crate) workspace_hook: Option<String>,
+    /// The most rounds of each agent at once
+    #[arg(long, value_name = "N", default_value = "16")]
+    pub(crate) max_children: NonZeroUsize,
+    /// The longest a round may take here, whatever its run allows [default: what its run allows]
+    #[arg(long, value_name = "DURATION", value_parser = settings::limit)]
+    pub(crate) round_limit: Option<Duration>,
+    /// The longest an agent may say nothing [default: 15m]
+    #[arg(long, value_name = "DURATION", value_parser = settings::limit)]
+    pub(crate) idle_limit: Option<Duration>,
+    /// Let a variable of this environment through to the agents. May be given again.
+    #[arg(long = "pass-env", value_name = "NAME", value_parser = settings::variable_name)]
+    pub(crate) pass_env: Vec<String>,
+}
+
+impl WorkerArguments {
+    /// What the flags say of the server and of workspaces. Paths are found from `folder`.
+    pub(crate) fn choices(&self, folder: &Path) -> TemporalChoices {
+        let hook = self.workspace_hook.clone().map(|program| match program.contains('/') {
+            true => folder.join(program).to_string_lossy().into_owned(),
+            false => program,
+        });
+        TemporalChoices {
+            workspaces: self.workspaces.as_ref().map(|path| folder.join(path)),
+            workspace_hook: hook.map(|program| vec![program]),
+            ..self.temporal.choices()
+        }
+    }
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct AttachArguments {
+    /// The run.
+    pub(crate) run: String,
+    #[command(flatten)]
+    pub(crate) engine: EngineArguments,
     #[command(flatten)]
     pub(crate) display: DisplayArguments,
 }
@@ -193,7 +326,9 @@ pub(crate) struct ConfigArguments {
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct ListArguments {
+pub(crate) struct RunsArguments {
+    #[command(flatten)]
+    pub(crate) engine: EngineArguments,
     #[command(flatten)]
     pub(crate) display: DisplayArguments,
 }
@@ -202,6 +337,8 @@ pub(crate) struct ListArguments {
 pub(crate) struct ShowArguments {
     /// The run.
     pub(crate) run: String,
+    #[command(flatten)]
+    pub(crate) engine: EngineArguments,
     #[command(flatten)]
     pub(crate) display: DisplayArguments,
 }
@@ -216,6 +353,8 @@ pub(crate) struct LogsArguments {
     /// Go on until the run ends.
     #[arg(long, short)]
     pub(crate) follow: bool,
+    #[command(flatten)]
+    pub(crate) engine: EngineArguments,
 }
 
 #[derive(Args, Debug)]
@@ -228,6 +367,8 @@ pub(crate) struct ResumeArguments {
     /// Run even if another loop runs in the workspace.
     #[arg(long)]
     pub(crate) allow_shared_workspace: bool,
+    #[command(flatten)]
+    pub(crate) engine: EngineArguments,
     #[command(flatten)]
     pub(crate) display: DisplayArguments,
 }
@@ -245,6 +386,8 @@ pub(crate) struct ContinueArguments {
     #[arg(long)]
     pub(crate) allow_shared_workspace: bool,
     #[command(flatten)]
+    pub(crate) engine: EngineArguments,
+    #[command(flatten)]
     pub(crate) display: DisplayArguments,
 }
 
@@ -252,6 +395,8 @@ pub(crate) struct ContinueArguments {
 pub(crate) struct CancelArguments {
     /// The run.
     pub(crate) run: String,
+    #[command(flatten)]
+    pub(crate) engine: EngineArguments,
 }
 
 #[derive(Args, Debug)]

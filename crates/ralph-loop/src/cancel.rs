@@ -3,9 +3,12 @@ use std::time::{Duration, Instant};
 use harness_engine_local::{JournalError, JournalStore, RunHistory, RunState};
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::account::Account;
+use crate::arguments::CancelArguments;
 use crate::exit::{Exit, Failure};
-use crate::runs::outcome_name;
+use crate::settings::Settings;
 use crate::state::State;
+use crate::temporal::{self, Request};
 use crate::{output, run, typed};
 
 /// How long the other process may take to end its run before we say so.
@@ -14,9 +17,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(50);
 
 /// `ralph-loop cancel`.
-pub(crate) fn cancel(name: &str) -> Result<Exit, Failure> {
+pub(crate) fn cancel(arguments: &CancelArguments) -> Result<Exit, Failure> {
+    if let Some(settings) = Settings::of_temporal(&arguments.engine)? {
+        return temporal::carry_out(Request::Cancel(arguments.run.clone()), settings);
+    }
     let state = State::open()?;
-    let run = state.find(name)?;
+    let run = state.find(&arguments.run)?;
     let store = &**state.journals();
     // Who has the journal open runs the run. The lock is held while we look, so the process is the one that it names.
     let holder = match store.open(&run) {
@@ -24,7 +30,7 @@ pub(crate) fn cancel(name: &str) -> Result<Exit, Failure> {
         Err(error) => return Err(error.into()),
         Ok((stored, journal)) => {
             drop(journal);
-            return not_running(&RunHistory::fold(stored)?, run.as_str());
+            return not_running(&Account::of_journal(&run, RunHistory::fold(stored)?));
         }
     };
     let pid = holder.and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
@@ -49,7 +55,7 @@ pub(crate) fn cancel(name: &str) -> Result<Exit, Failure> {
         match &history.state {
             RunState::Running => {}
             RunState::Finished(_) => {
-                let outcome = outcome_name(&history);
+                let outcome = Account::of_journal(&run, history).outcome_name();
                 output::print(&match outcome.as_str() {
                     "cancelled" => format!("run {run} is cancelled, and nothing of it is left\n"),
                     _ => format!(
@@ -58,7 +64,7 @@ pub(crate) fn cancel(name: &str) -> Result<Exit, Failure> {
                 })?;
                 return Ok(Exit::Complete);
             }
-            _ => return not_running(&history, run.as_str()),
+            _ => return not_running(&Account::of_journal(&run, history)),
         }
         if started.elapsed() > PATIENCE {
             return Err(Failure::environment(anyhow::anyhow!(
@@ -72,13 +78,14 @@ pub(crate) fn cancel(name: &str) -> Result<Exit, Failure> {
 }
 
 /// Tells of a run that no process runs, after ending what a killed one may have left.
-fn not_running(history: &RunHistory, run: &str) -> Result<Exit, Failure> {
-    if matches!(history.state, RunState::Finished(_)) {
-        output::print(&format!("run {run} has ended already ({})\n", outcome_name(history)))?;
+fn not_running(account: &Account) -> Result<Exit, Failure> {
+    let run = &account.run;
+    if account.is_over() {
+        output::print(&format!("run {run} has ended already ({})\n", account.outcome_name()))?;
         return Ok(Exit::Complete);
     }
     run::sweep()?;
-    let short: String = run.chars().take(8).collect();
+    let short: String = run.as_str().chars().take(8).collect();
     output::print(&format!(
         "run {run} was interrupted, and nothing of it is left; `{}` would take it up again\n",
         typed::command(&format!("resume {short}"))

@@ -11,13 +11,13 @@ use serde_json::json;
 
 use crate::acp_agent::AcpAgent;
 use crate::agent::{Agent, Way};
-use crate::arguments::ConfigArguments;
+use crate::arguments::{ConfigArguments, EngineKind};
 use crate::exit::{Exit, Failure};
 use crate::known_agent::KnownAgent;
 use crate::settings::Settings;
 use crate::shown::{self, BAD, BOLD, GOOD, WARN};
 use crate::state::State;
-use crate::{output, run, typed};
+use crate::{output, run, temporal, typed};
 
 /// One thing that was looked at.
 struct Finding {
@@ -93,10 +93,23 @@ fn findings(workspace: &Path) -> Vec<Finding> {
             let detail =
                 if files.is_empty() { "no file; the defaults count".to_owned() } else { files.join(", ") };
             findings.push(Finding::new("settings", Verdict::Good, detail));
+            findings.extend(temporal_server(&settings));
             findings.extend(agents(&settings));
         }
     }
     findings
+}
+
+/// The server of runs, where they are on one.
+fn temporal_server(settings: &Settings) -> Option<Finding> {
+    if settings.engine.value != EngineKind::Temporal {
+        return None;
+    }
+    Some(match temporal::look(settings) {
+        Err(failure) => Finding::new("engine", Verdict::Bad, format!("{:#}", failure.error)),
+        Ok((true, told)) => Finding::new("engine", Verdict::Good, told),
+        Ok((false, told)) => Finding::new("engine", Verdict::Lacking, told),
+    })
 }
 
 fn agents(settings: &Settings) -> Vec<Finding> {

@@ -45,7 +45,8 @@ const CANCELLATION_GRACE: Duration = Duration::from_secs(40);
 
 impl Launch {
     pub(crate) fn new(workspace: PathBuf, agent: Agent, settings: &Settings) -> Self {
-        let origins = settings.rows().into_iter().filter(|(name, ..)| !name.starts_with("agents."));
+        let origins = settings.rows().into_iter();
+        let origins = origins.filter(|(name, ..)| !name.contains('.') && name != "engine");
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             workspace,
@@ -83,6 +84,17 @@ impl Launch {
 
     pub(crate) fn idle_limit(&self) -> Duration {
         Duration::from_millis(self.idle_limit_ms)
+    }
+
+    /// What it is, for people.
+    pub(crate) fn told(&self) -> Vec<(&'static str, String)> {
+        let limits = format!(
+            "{}; {} a round, {} of silence",
+            shown::rounds(self.max_rounds),
+            shown::exact(self.round_limit()),
+            shown::exact(self.idle_limit()),
+        );
+        vec![("agent", self.agent.told()), ("it may", self.agent.permissions_in_words()), ("limits", limits)]
     }
 
     /// Takes new limits for a run that continues this one.
@@ -153,7 +165,7 @@ impl Launch {
             LocalConfig::default().with_provider(&agent.name).with_cancellation_grace(CANCELLATION_GRACE);
         let engine =
             LocalEngine::durable(registry.clone(), ralph_tool::workflows(), config, state.journals().clone());
-        let engine = Arc::new(StoppableEngine::new(engine, cause));
+        let engine = Arc::new(StoppableEngine::new(Arc::new(engine), cause));
         let ralph =
             RalphConfig::default().with_subagent_provider(&agent.name)?.with_max_rounds(self.max_rounds)?;
         let tool = RalphTool::new(ralph, engine.clone(), registry)?;

@@ -10,6 +10,7 @@ use harness_process::Utf8Decoder;
 use crate::arguments::LogsArguments;
 use crate::exit::{Exit, Failure};
 use crate::output;
+use crate::settings::Settings;
 use crate::shown::{self, BOLD, DIM};
 use crate::state::State;
 
@@ -18,6 +19,13 @@ const LOOK: Duration = Duration::from_millis(150);
 
 /// `ralph-loop logs`.
 pub(crate) fn logs(arguments: &LogsArguments) -> Result<Exit, Failure> {
+    if let Some(settings) = Settings::of_temporal(&arguments.engine)? {
+        return Err(Failure::refuse(format!(
+            "what the agents of a run on Temporal said stays on the workers that ran its rounds, below `calls/` in \
+             their state directory; `{}` names the worker of each round. A run of this machine needs --engine local",
+            crate::typed::command(&format!("show {}{}", arguments.run, settings.engine_flags()))
+        )));
+    }
     let state = State::open()?;
     let run = state.find(&arguments.run)?;
     let folder = state.calls().join(run.as_str());

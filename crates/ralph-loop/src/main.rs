@@ -5,6 +5,7 @@
 //!
 //! `ralph-loop demo` shows the real thing in seconds; `ralph-loop --help` lists the rest.
 
+mod account;
 mod acp_agent;
 mod agent;
 mod arguments;
@@ -31,6 +32,12 @@ mod shown;
 mod state;
 mod stoppable;
 mod stops;
+#[cfg(feature = "temporal")]
+mod temporal;
+#[cfg(not(feature = "temporal"))]
+#[path = "temporal_lacking.rs"]
+mod temporal;
+mod temporal_settings;
 mod typed;
 mod validate;
 mod watched;
@@ -42,8 +49,10 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 use tracing_subscriber::filter::LevelFilter;
 
-use crate::arguments::{Cli, Command};
+use crate::arguments::{AttachArguments, Cli, Command, WorkerArguments};
 use crate::exit::{Exit, Failure};
+use crate::settings::{Origin, Settings};
+use crate::temporal::Request;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -67,12 +76,14 @@ fn carry_out(command: Command) -> Result<Exit, Failure> {
     match command {
         Command::Run(arguments) => run::run(arguments),
         Command::Demo(arguments) => demo::demo(arguments.display),
-        Command::Runs(arguments) => runs::runs(arguments.display),
-        Command::Show(arguments) => show::show(&arguments),
+        Command::Runs(arguments) => runs::runs(&arguments),
+        Command::Show(arguments) => show::show(arguments),
         Command::Logs(arguments) => logs::logs(&arguments),
         Command::Resume(arguments) => run::resume(&arguments),
         Command::Continue(arguments) => run::go_on(arguments),
-        Command::Cancel(arguments) => cancel::cancel(&arguments.run),
+        Command::Cancel(arguments) => cancel::cancel(&arguments),
+        Command::Attach(arguments) => attach(arguments),
+        Command::Worker(arguments) => worker(arguments),
         Command::Mcp(arguments) => mcp::mcp(arguments),
         Command::Config(arguments) => config::config(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),
@@ -87,4 +98,24 @@ fn carry_out(command: Command) -> Result<Exit, Failure> {
         Command::DemoAgent => demo::agent(),
         Command::Capture => capture::capture(),
     }
+}
+
+/// `ralph-loop attach`.
+fn attach(arguments: AttachArguments) -> Result<Exit, Failure> {
+    match Settings::of_temporal(&arguments.engine)? {
+        Some(settings) => temporal::carry_out(Request::Attach(arguments), settings),
+        None => Err(Failure::refuse(format!(
+            "a run of this machine is watched with `{}`; to watch one on a Temporal server, add `--engine temporal`",
+            typed::command(&format!("logs {} --follow", arguments.run))
+        ))),
+    }
+}
+
+/// `ralph-loop worker`.
+fn worker(arguments: WorkerArguments) -> Result<Exit, Failure> {
+    run::refuse_inside_an_agent()?;
+    let here = std::env::current_dir().unwrap_or_default();
+    let mut settings = Settings::read(&here)?;
+    settings.temporal.take(arguments.choices(&here), &Origin::Flag);
+    temporal::carry_out(Request::Worker(arguments), settings)
 }

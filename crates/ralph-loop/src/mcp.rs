@@ -21,7 +21,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
-use crate::arguments::{AgentArguments, McpArguments};
+use crate::arguments::{AgentArguments, EngineKind, McpArguments};
 use crate::exit::{Exit, Failure};
 use crate::launch::{Launch, Wired};
 use crate::run;
@@ -39,6 +39,13 @@ pub(crate) fn mcp(arguments: McpArguments) -> std::result::Result<Exit, Failure>
     let shared_workspace = arguments.allow_shared_workspace;
     let AgentArguments { name, pass_env, .. } = &arguments.agent;
     settings.take_flags(name.clone(), &arguments.limits, pass_env.clone());
+    if settings.engine.value == EngineKind::Temporal {
+        return Err(Failure::refuse(format!(
+            "the MCP server runs its loops in its own process; the engine is set to `temporal` by {}, so set \
+             RALPH_LOOP_ENGINE=local for it",
+            settings.engine.origin
+        )));
+    }
     let agent = Agent::choose(&arguments.agent, &settings)?;
     let state = State::open()?;
     let mut launch = Launch::new(workspace, agent, &settings);

@@ -1,32 +1,40 @@
 use std::fmt::Write;
 use std::io;
-use std::time::Duration;
+use std::path::PathBuf;
 
-use harness_engine_local::RunHistory;
 use harness_workflow::{RunError, RunId};
 use ralph_report::{RoundReport, Status};
 use ralph_tool::{Envelope, RalphError, RalphStatus};
 use serde_json::json;
 
+use crate::account::Account;
 use crate::arguments::DisplayArguments;
 use crate::exit::Exit;
 use crate::shown::{self, BAD, BOLD, DIM, GOOD, WARN};
-use crate::state::State;
 use crate::{output, typed};
+
+/// What is known of a run that is over, beside its outcome.
+pub(crate) struct Ending<'a> {
+    pub(crate) run: &'a RunId,
+    pub(crate) account: Option<Account>,
+    /// Where the files of its rounds are, if they are here.
+    pub(crate) files: Option<PathBuf>,
+    /// The flags that the next command needs to find the run, each after a blank.
+    pub(crate) flags: String,
+}
 
 /// Tells how a run ended, and what to type next.
 pub(crate) fn tell(
-    state: &State,
-    run: &RunId,
+    ending: &Ending<'_>,
     outcome: &Result<Envelope, RalphError>,
     exit: Exit,
     display: DisplayArguments,
 ) -> io::Result<()> {
     if display.json {
-        let mut line = json!({ "event": "outcome", "run": run, "exitStatus": exit.code() });
-        if let Ok(history) = RunHistory::read(&**state.journals(), run) {
-            line["tookMs"] = json!(history.updated_ms.saturating_sub(history.started_ms));
-            line["usage"] = json!(history.usage());
+        let mut line = json!({ "event": "outcome", "run": ending.run, "exitStatus": exit.code() });
+        if let Some(account) = &ending.account {
+            line["tookMs"] = json!(account.updated_ms.saturating_sub(account.started_ms));
+            line["usage"] = json!(account.usage());
         }
         match outcome {
             Ok(envelope) => line["result"] = envelope.to_value(),
@@ -34,12 +42,11 @@ pub(crate) fn tell(
         }
         return output::json(&line);
     }
-    output::print(&page(state, run, outcome, exit).expect("a text takes all that is written to it"))
+    output::print(&page(ending, outcome, exit).expect("a text takes all that is written to it"))
 }
 
 fn page(
-    state: &State,
-    run: &RunId,
+    ending: &Ending<'_>,
     outcome: &Result<Envelope, RalphError>,
     exit: Exit,
 ) -> Result<String, std::fmt::Error> {
@@ -96,34 +103,39 @@ fn page(
         )?;
     }
 
-    if let Ok(history) = RunHistory::read(&**state.journals(), run) {
-        let wall = Duration::from_millis(history.updated_ms.saturating_sub(history.started_ms));
-        let used = shown::usage(history.usage()).map_or_else(String::new, |used| format!(", {used}"));
-        let rounds = shown::rounds(history.agents_started());
+    if let Some(account) = &ending.account {
+        let used = shown::usage(account.usage()).map_or_else(String::new, |used| format!(", {used}"));
+        let rounds = shown::rounds(account.rounds_started());
         writeln!(
             page,
             "\n{DIM}{rounds}, {}{used}, exit status {}{DIM:#}",
-            shown::duration(wall),
+            shown::duration(account.lasted()),
             exit.code()
         )?;
-        writeln!(page, "{DIM}files: {}{DIM:#}", shown::path(&state.calls().join(run.as_str())))?;
+        if let Some(files) = &ending.files {
+            writeln!(page, "{DIM}files: {}{DIM:#}", shown::path(files))?;
+        }
     }
-    writeln!(page, "next: {BOLD}{}{BOLD:#}", next(run, outcome))?;
+    writeln!(page, "next: {BOLD}{}{BOLD:#}", next(ending, outcome))?;
     Ok(page)
 }
 
 /// The command that makes most sense now.
-fn next(run: &RunId, outcome: &Result<Envelope, RalphError>) -> String {
-    let short: String = run.as_str().chars().take(8).collect();
-    typed::command(&match outcome {
+fn next(ending: &Ending<'_>, outcome: &Result<Envelope, RalphError>) -> String {
+    let short: String = ending.run.as_str().chars().take(8).collect();
+    let has_logs = ending.files.is_some();
+    let command = match outcome {
         Ok(envelope) if envelope.result().status() == RalphStatus::Complete => format!("show {short}"),
         Ok(_) => format!("continue {short}"),
         Err(RalphError::InvalidReport { .. }) => format!("show {short}"),
         Err(error) if error.last_report().is_some() => format!("continue {short}"),
-        Err(error) if error.run().is_some_and(|run| run.agents_started() > 0) => format!("logs {short}"),
+        Err(error) if has_logs && error.run().is_some_and(|run| run.agents_started() > 0) => {
+            format!("logs {short}")
+        }
         Err(error) if error.run().is_some() => format!("show {short}"),
-        Err(_) => "run --help".to_owned(),
-    })
+        Err(_) => return typed::command("run --help"),
+    };
+    typed::command(&format!("{command}{}", ending.flags))
 }
 
 fn capitalized(text: &str) -> String {

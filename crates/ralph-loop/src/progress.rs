@@ -1,4 +1,6 @@
 use std::io::IsTerminal;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -9,7 +11,6 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ralph_report::Status;
 
 use crate::arguments::DisplayArguments;
-use crate::launch::Launch;
 use crate::output;
 use crate::shown::{self, BAD, BOLD, DIM, GOOD, WARN};
 
@@ -19,6 +20,10 @@ use crate::shown::{self, BAD, BOLD, DIM, GOOD, WARN};
 pub(crate) struct Progress {
     json: bool,
     max_rounds: u64,
+    /// Starts are told some time after they happened.
+    lags: bool,
+    /// An agent works, as far as that was told.
+    under_way: AtomicBool,
     live: Option<ProgressBar>,
     rounds: Mutex<Rounds>,
 }
@@ -29,6 +34,8 @@ struct Rounds {
     usage: Usage,
     /// Whether there has been one.
     begun: bool,
+    /// When the last round was over, or else when it was told what is about to be run.
+    since: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -58,11 +65,26 @@ impl Progress {
             // Nothing is drawn before the first round.
             ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden()).with_style(style)
         });
-        Self { json: display.json, max_rounds, live, rounds: Mutex::default() }
+        Self {
+            json: display.json,
+            max_rounds,
+            lags: false,
+            under_way: AtomicBool::new(false),
+            live,
+            rounds: Mutex::default(),
+        }
     }
 
-    /// Tells what is about to be run, and with which permissions.
-    pub(crate) fn begin(&self, run: &RunId, launch: &Launch) {
+    /// The progress of a run that is elsewhere. Its starts are told some time after they happened, so a round counts from
+    /// the end of the one before.
+    #[cfg(feature = "temporal")]
+    pub(crate) fn of_a_remote_run(display: DisplayArguments, max_rounds: u64) -> Self {
+        Self { lags: true, ..Self::new(display, max_rounds) }
+    }
+
+    /// Tells what is about to be run: where, and what else there is to know about it.
+    pub(crate) fn begin(&self, run: &RunId, workspace: &Path, facts: &[(&'static str, String)]) {
+        self.rounds().since = Some(Instant::now());
         if self.json {
             return;
         }
@@ -72,18 +94,10 @@ impl Progress {
             self.line(&text.replacen(name, &format!("{BOLD}{name}{BOLD:#}"), 1));
         };
         fact("run", run.as_str());
-        fact("workspace", &shown::path(&launch.workspace));
-        fact("agent", &launch.agent.told());
-        fact("it may", &launch.agent.permissions_in_words());
-        fact(
-            "limits",
-            &format!(
-                "{}; {} a round, {} of silence",
-                shown::rounds(launch.max_rounds),
-                shown::exact(launch.round_limit()),
-                shown::exact(launch.idle_limit()),
-            ),
-        );
+        fact("workspace", &shown::path(workspace));
+        for (name, value) in facts {
+            fact(name, value);
+        }
     }
 
     /// Tells something on a line of its own.
@@ -93,6 +107,12 @@ impl Progress {
             Some(live) => live.suspend(say),
             None => say(),
         }
+    }
+
+    /// Says whether an agent works, as far as that was told.
+    #[cfg(feature = "temporal")]
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.under_way.load(Ordering::Relaxed)
     }
 
     pub(crate) fn finish(&self) {
@@ -123,9 +143,10 @@ impl Progress {
                 if !std::mem::replace(&mut rounds.begun, true) {
                     self.line("");
                 }
+                let since = if self.lags { rounds.since } else { None };
                 rounds.current = Some(Round {
                     number: call.call,
-                    started: Instant::now(),
+                    started: since.unwrap_or_else(Instant::now),
                     took: None,
                     usage: Usage::default(),
                     completed: false,
@@ -171,6 +192,7 @@ impl Progress {
             }
             WorkflowEventKind::Checkpoint { value } => {
                 let round = rounds.current.take();
+                rounds.since = Some(Instant::now());
                 drop(rounds);
                 if let (Some(round), Some(progress)) = (round, ralph_tool::Progress::from_checkpoint(value)) {
                     self.settled(&round, &progress);
@@ -238,6 +260,11 @@ pub(crate) fn why(failure: &NoValue) -> String {
 
 impl WorkflowObserver for Progress {
     fn observe(&self, event: &WorkflowEvent) {
+        match event.kind {
+            WorkflowEventKind::AgentStarted { .. } => self.under_way.store(true, Ordering::Relaxed),
+            WorkflowEventKind::AgentEnded { .. } => self.under_way.store(false, Ordering::Relaxed),
+            _ => {}
+        }
         if self.json {
             // The run goes on if nobody reads it.
             let _ = output::json(event);

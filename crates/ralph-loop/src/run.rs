@@ -10,18 +10,21 @@ use ralph_tool::{CallContext, Envelope, Handoff, RalphError};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+use crate::account::Account;
 use crate::agent::Agent;
-use crate::arguments::{AgentArguments, ContinueArguments, DisplayArguments, ResumeArguments, RunArguments};
+use crate::arguments::{
+    AgentArguments, ContinueArguments, DisplayArguments, EngineKind, ResumeArguments, RunArguments,
+};
 use crate::deadline::Deadline;
 use crate::exit::{Exit, Failure};
 use crate::launch::{Launch, Wired};
-use crate::outcome;
+use crate::outcome::{self, Ending};
 use crate::progress::Progress;
-use crate::runs::outcome_name;
 use crate::settings::Settings;
 use crate::shown::{self, WARN};
 use crate::state::State;
 use crate::stops::Stops;
+use crate::temporal::{self, Request};
 use crate::typed;
 use crate::workspace_lock::WorkspaceLock;
 use crate::workspace_state::WorkspaceState;
@@ -29,8 +32,15 @@ use crate::workspace_state::WorkspaceState;
 /// `ralph-loop run`.
 pub(crate) fn run(arguments: RunArguments) -> Result<Exit, Failure> {
     refuse_inside_an_agent()?;
-    let workspace = workspace(&arguments.workspace.workspace)?;
-    let mut settings = Settings::read(&workspace)?;
+    let workspace = workspace(&arguments.workspace.workspace);
+    // A workspace that only workers have says nothing about this run.
+    let here = || std::env::current_dir().unwrap_or_default();
+    let mut settings = Settings::read(&workspace.as_ref().map_or_else(|_| here(), Clone::clone))?;
+    settings.take_engine(&arguments.engine)?;
+    if settings.engine.value == EngineKind::Temporal {
+        return temporal::carry_out(Request::Run(arguments), settings);
+    }
+    let workspace = workspace?;
     let AgentArguments { name, pass_env, .. } = &arguments.agent;
     settings.take_flags(name.clone(), &arguments.limits, pass_env.clone());
     let agent = Agent::choose(&arguments.agent, &settings)?;
@@ -94,12 +104,19 @@ impl Start {
 /// `ralph-loop resume`.
 pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
     refuse_inside_an_agent()?;
+    if let Some(settings) = Settings::of_temporal(&arguments.engine)? {
+        return Err(Failure::refuse(format!(
+            "a run on Temporal needs nobody to take it up: it goes on by itself as soon as a worker is there. `{}` \
+             watches it. A run of this machine needs --engine local",
+            typed::command(&format!("attach {}{}", arguments.run, settings.engine_flags()))
+        )));
+    }
     let state = State::open()?;
     let run = state.find(&arguments.run)?;
     let history = RunHistory::read(&**state.journals(), &run)?;
     match &history.state {
         RunState::Finished(_) => {
-            let outcome = outcome_name(&history);
+            let outcome = Account::of_journal(&run, history).outcome_name();
             let next = if outcome == "complete" { "show" } else { "continue" };
             return Err(Failure::refuse(format!(
                 "run {run} has ended ({outcome}) and is not run again; try `{}`",
@@ -141,30 +158,19 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
 /// `ralph-loop continue`.
 pub(crate) fn go_on(arguments: ContinueArguments) -> Result<Exit, Failure> {
     refuse_inside_an_agent()?;
+    if let Some(settings) = Settings::of_temporal(&arguments.engine)? {
+        return temporal::carry_out(Request::Continue(arguments), settings);
+    }
     let state = State::open()?;
     let earlier = state.find(&arguments.run)?;
     let mut launch = state.launch(&earlier).map_err(Failure::environment)?;
-    let history = RunHistory::read(&**state.journals(), &earlier)?;
-    match &history.state {
-        RunState::Finished(_) if outcome_name(&history) == "complete" => {
-            return Err(Failure::refuse(format!(
-                "run {earlier} ended complete, so there is nothing to go on with; start a new run"
-            )));
-        }
-        RunState::Finished(_) => {}
-        _ => {
-            return Err(Failure::refuse(format!(
-                "run {earlier} has not ended; take it up again with `{}`",
-                typed::command(&format!("resume {}", arguments.run))
-            )));
-        }
-    }
-    let handoff = handoff(&earlier, &history)?;
+    let earlier = Account::of_journal(&earlier, RunHistory::read(&**state.journals(), &earlier)?);
+    let handoff = handoff(&earlier, &format!("resume {}", arguments.run))?;
     workspace(&launch.workspace)?;
     launch.agent.find()?;
     launch.take_limits(&arguments.limits);
     let start = Start {
-        objective: history.request.args["objective"].as_str().unwrap_or_default().to_owned(),
+        objective: earlier.objective().to_owned(),
         handoff: Some(handoff),
         until: arguments.until,
         shared_workspace: arguments.allow_shared_workspace,
@@ -173,22 +179,23 @@ pub(crate) fn go_on(arguments: ContinueArguments) -> Result<Exit, Failure> {
     start.carry_out(&state, &launch)
 }
 
-/// Returns the report to go on from: the last accepted one of the run, else the one it went on from itself.
-fn handoff(earlier: &RunId, history: &RunHistory) -> Result<Handoff, Failure> {
-    let progress = history.checkpoint.as_ref().and_then(ralph_tool::Progress::from_checkpoint);
-    let report = progress.and_then(|progress| progress.report().cloned());
-    if let Some(report) = report {
-        return Ok(Handoff::new(earlier.clone(), report));
+/// Returns the report to go on from. `unended` is what to type for a run that has not ended.
+pub(crate) fn handoff(earlier: &Account, unended: &str) -> Result<Handoff, Failure> {
+    let run = &earlier.run;
+    if !earlier.is_over() {
+        return Err(Failure::refuse(format!(
+            "run {run} has not ended; take it up again with `{}`",
+            typed::command(unended)
+        )));
     }
-    let inherited = history.request.args.get("handoff").and_then(|handoff| {
-        let run = handoff.get("run")?.as_str()?;
-        let limits = ralph_report::Limits::default();
-        let report = ralph_report::RoundReport::from_value(handoff.get("report")?, &limits).ok()?;
-        Some(Handoff::new(RunId::from(run.to_owned()), report))
-    });
-    inherited.ok_or_else(|| {
+    if earlier.outcome_name() == "complete" {
+        return Err(Failure::refuse(format!(
+            "run {run} ended complete, so there is nothing to go on with; start a new run"
+        )));
+    }
+    earlier.handoff().ok_or_else(|| {
         Failure::refuse(format!(
-            "no report of run {earlier} was accepted, so there is nothing to go on from; start a new run"
+            "no report of run {run} was accepted, so there is nothing to go on from; start a new run"
         ))
     })
 }
@@ -226,7 +233,7 @@ impl Follow<'_> {
             let cause = stops.cause.clone();
             let wired = self.launch.wire(self.state, cause.clone())?;
             wired.engine.observe(progress.clone());
-            progress.begin(self.run, self.launch);
+            progress.begin(self.run, &self.launch.workspace, &self.launch.told());
             let cancellation = stops.cancellation.clone();
             let ended = tokio::select! {
                 outcome = work(&wired, cancellation) => Some(outcome),
@@ -247,7 +254,14 @@ impl Follow<'_> {
         };
         let exit = Exit::of(&outcome, is_deadline);
         // The run is over, and its status counts whether or not anybody reads this.
-        let _ = outcome::tell(self.state, self.run, &outcome, exit, self.display);
+        let account = RunHistory::read(&**self.state.journals(), self.run).ok();
+        let ending = Ending {
+            run: self.run,
+            account: account.map(|history| Account::of_journal(self.run, history)),
+            files: Some(self.state.calls().join(self.run.as_str())),
+            flags: String::new(),
+        };
+        let _ = outcome::tell(&ending, &outcome, exit, self.display);
         Ok(exit)
     }
 }
@@ -282,7 +296,7 @@ fn processes(pids: &[u32]) -> String {
     if pids.len() == 1 { format!("process {list}") } else { format!("processes {list}") }
 }
 
-fn objective(arguments: &RunArguments) -> Result<String, Failure> {
+pub(crate) fn objective(arguments: &RunArguments) -> Result<String, Failure> {
     let text = match &arguments.objective_file {
         None => arguments.objective.clone().unwrap_or_default(),
         Some(path) => read_objective(path)?,
@@ -337,6 +351,6 @@ pub(crate) fn refuse_inside_an_agent() -> Result<(), Failure> {
     }
 }
 
-fn resolve(until: Option<Deadline>) -> Result<Option<Timestamp>, Failure> {
+pub(crate) fn resolve(until: Option<Deadline>) -> Result<Option<Timestamp>, Failure> {
     until.map(|deadline| deadline.resolve(&ZonedDateTime::now())).transpose().map_err(Failure::usage)
 }

@@ -2,35 +2,58 @@ use std::cmp::Reverse;
 use std::fmt::Write;
 use std::path::Path;
 
-use harness_engine_local::{JournalError, ListedRun, RunHistory, RunState};
-use harness_workflow::{RunId, RunStopReason};
-use serde_json::{Value, json};
+use harness_engine_local::RunHistory;
+use harness_workflow::RunId;
+use serde_json::json;
 use textwrap::core::display_width;
 
-use crate::arguments::DisplayArguments;
+use crate::account::Account;
+use crate::arguments::{DisplayArguments, RunsArguments};
 use crate::exit::{Exit, Failure};
+use crate::settings::Settings;
 use crate::shown::{self, BAD, BOLD};
 use crate::state::State;
-use crate::stops::TIME_IS_UP;
+use crate::temporal::{self, Request};
 use crate::{output, typed};
 
 /// `ralph-loop runs`.
-pub(crate) fn runs(display: DisplayArguments) -> Result<Exit, Failure> {
+pub(crate) fn runs(arguments: &RunsArguments) -> Result<Exit, Failure> {
+    if let Some(settings) = Settings::of_temporal(&arguments.engine)? {
+        return temporal::carry_out(Request::Runs(arguments.display), settings);
+    }
     let state = State::open()?;
-    let mut runs = RunHistory::read_all(&**state.journals())?;
-    runs.sort_by_key(|listed| Reverse(listed.history.as_ref().map_or(0, |history| history.started_ms)));
+    let runs = RunHistory::read_all(&**state.journals())?;
+    let runs = runs.into_iter().map(|listed| Listed {
+        known: listed
+            .history
+            .map(|history| Account::of_journal(&listed.run, history))
+            .map_err(|error| error.to_string()),
+        run: listed.run,
+    });
+    let nothing = format!("There are no runs yet. `{}` makes one.", typed::command("demo"));
+    list(runs.collect(), arguments.display, &nothing)
+}
+
+/// A run in the list of all: what is known of it, or why that cannot be read.
+pub(crate) struct Listed {
+    pub(crate) run: RunId,
+    pub(crate) known: Result<Account, String>,
+}
+
+/// Prints the runs, the latest first, or for people that there is `nothing`.
+pub(crate) fn list(mut runs: Vec<Listed>, display: DisplayArguments, nothing: &str) -> Result<Exit, Failure> {
+    runs.sort_by_key(|listed| Reverse(listed.known.as_ref().map_or(0, |account| account.started_ms)));
     if display.json {
-        for ListedRun { run, history, .. } in &runs {
-            output::json(&match history {
-                Ok(history) => overview(run, history),
-                Err(error) => json!({ "run": run, "state": "unreadable", "problem": error.to_string() }),
+        for Listed { run, known } in &runs {
+            output::json(&match known {
+                Ok(account) => account.overview(),
+                Err(problem) => json!({ "run": run, "state": "unreadable", "problem": problem }),
             })?;
         }
     } else if runs.is_empty() {
-        output::print(&format!("There are no runs yet. `{}` makes one.\n", typed::command("demo")))?;
+        output::print(&format!("{nothing}\n"))?;
     } else {
-        let rows = runs.iter().map(|listed| row(&listed.run, listed.history.as_ref()));
-        output::print(&table(rows.collect(), shown::terminal_width()))?;
+        output::print(&table(runs.iter().map(row).collect(), shown::terminal_width()))?;
     }
     Ok(Exit::Complete)
 }
@@ -43,17 +66,18 @@ struct Row {
     cells: Result<[String; 6], String>,
 }
 
-fn row(run: &RunId, history: Result<&RunHistory, &JournalError>) -> Row {
-    let id = run.as_str().chars().take(8).collect();
-    let cells = history.map_err(|error| shown::one_line(&error.to_string(), 200)).map(|history| {
-        let workspace = shown::path(Path::new(&history.request.parent.workspace));
+fn row(listed: &Listed) -> Row {
+    let id = listed.run.as_str().chars().take(8).collect();
+    let known = listed.known.as_ref().map_err(|problem| shown::one_line(problem, 200));
+    let cells = known.map(|account| {
+        let workspace = shown::path(Path::new(&account.request.parent.workspace));
         [
-            shown::age(shown::since(history.started_ms)),
-            state_name(history).to_owned(),
-            outcome_name(history),
-            history.agents_started().to_string(),
+            shown::age(shown::since(account.started_ms)),
+            account.state_name().to_owned(),
+            account.outcome_name(),
+            account.rounds_started().to_string(),
             shown::one_line(&workspace, usize::MAX),
-            shown::one_line(objective(history), 400),
+            shown::one_line(account.objective(), 400),
         ]
     });
     Row { id, cells }
@@ -119,50 +143,6 @@ fn table(rows: Vec<Row>, width: usize) -> String {
         }
     }
     text
-}
-
-/// What there is to say of a run without its rounds.
-pub(crate) fn overview(run: &RunId, history: &RunHistory) -> Value {
-    json!({
-        "run": run,
-        "state": state_name(history),
-        "outcome": outcome_name(history),
-        "startedMs": history.started_ms,
-        "updatedMs": history.updated_ms,
-        "roundsStarted": history.agents_started(),
-        "attempts": history.attempts(),
-        "resumptions": history.resumptions,
-        "cancelReason": history.cancel_reason,
-        "workspace": history.request.parent.workspace,
-        "objective": objective(history),
-        "usage": history.usage(),
-    })
-}
-
-pub(crate) fn state_name(history: &RunHistory) -> &'static str {
-    match &history.state {
-        RunState::Running => "running",
-        RunState::Interrupted => "interrupted",
-        RunState::Finished(_) => "ended",
-        _ => "unknown",
-    }
-}
-
-/// The loop's own status of a run that completed; how it ended, of any other.
-pub(crate) fn outcome_name(history: &RunHistory) -> String {
-    let RunState::Finished(result) = &history.state else { return String::new() };
-    match result.value() {
-        Some(value) => value["status"].as_str().unwrap_or("unknown").to_owned(),
-        None if result.stop_reason() == RunStopReason::Cancelled => {
-            if history.cancel_reason.as_deref() == Some(TIME_IS_UP) { "deadline" } else { "cancelled" }
-                .to_owned()
-        }
-        None => result.error().map_or_else(String::new, |error| error.code().to_string()),
-    }
-}
-
-pub(crate) fn objective(history: &RunHistory) -> &str {
-    history.request.args["objective"].as_str().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -11,16 +11,21 @@ use serde_json::{Value, json};
 
 use crate::acp_agent::ACP;
 use crate::agent::Way;
-use crate::arguments::LimitArguments;
+use crate::arguments::{EngineArguments, EngineKind, LimitArguments};
 use crate::exit::Failure;
 use crate::settings_file::{self, FileSettings};
 use crate::shown;
+use crate::temporal_settings::{Secret, TemporalChoices, TemporalSettings};
+use crate::typed;
 
 /// The prefix of all variables that are read.
 const PREFIX: &str = "RALPH_LOOP_";
 
 /// The names of the settings, as they stand in files. A variable is [`PREFIX`] and the name in capitals.
-pub(crate) const NAMES: &[&str] = &["agent", "max-rounds", "round-limit", "idle-limit", "pass-env"];
+pub(crate) const NAMES: &[&str] = &["agent", "max-rounds", "round-limit", "idle-limit", "pass-env", "engine"];
+
+/// The prefix of the variables about a Temporal server, behind [`PREFIX`].
+const TEMPORAL: &str = "temporal-";
 
 /// A value and where it came from.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -50,12 +55,12 @@ impl Display for Origin {
 }
 
 impl<T> Setting<T> {
-    fn new(value: T, origin: Origin) -> Self {
+    pub(crate) fn new(value: T, origin: Origin) -> Self {
         Self { value, origin }
     }
 
     /// Takes `value` instead, if there is one.
-    fn override_with(&mut self, value: Option<T>, origin: &Origin) {
+    pub(crate) fn override_with(&mut self, value: Option<T>, origin: &Origin) {
         if let Some(value) = value {
             *self = Self::new(value, origin.clone());
         }
@@ -81,6 +86,8 @@ pub(crate) struct Settings {
     pub(crate) round_limit: Setting<Duration>,
     pub(crate) idle_limit: Setting<Duration>,
     pub(crate) pass_env: Setting<Vec<String>>,
+    pub(crate) engine: Setting<EngineKind>,
+    pub(crate) temporal: TemporalSettings,
     pub(crate) agents: BTreeMap<String, DeclaredAgent>,
     /// The files that were looked for, and whether they were there.
     pub(crate) files: Vec<(PathBuf, bool)>,
@@ -95,6 +102,8 @@ impl Default for Settings {
             round_limit: Setting::new(hours(2), Origin::Default),
             idle_limit: Setting::new(Duration::from_secs(15 * 60), Origin::Default),
             pass_env: Setting::new(Vec::new(), Origin::Default),
+            engine: Setting::new(EngineKind::Local, Origin::Default),
+            temporal: TemporalSettings::default(),
             agents: BTreeMap::new(),
             files: Vec::new(),
         }
@@ -132,6 +141,46 @@ impl Settings {
         self.pass_env.override_with((!pass_env.is_empty()).then_some(pass_env), flag);
     }
 
+    /// Takes the flags that choose an engine, which win over all else.
+    pub(crate) fn take_engine(&mut self, arguments: &EngineArguments) -> Result<(), Failure> {
+        self.engine.override_with(arguments.engine, &Origin::Flag);
+        let choices = arguments.temporal.choices();
+        if self.engine.value == EngineKind::Local && choices != TemporalChoices::default() {
+            return Err(Failure::refuse(format!(
+                "a Temporal server is named, and the engine is `local` ({}); add `--engine temporal`",
+                self.engine.origin
+            )));
+        }
+        self.temporal.take(choices, &Origin::Flag);
+        Ok(())
+    }
+
+    /// Returns the settings of someone who looks for runs, if those are on a Temporal server.
+    pub(crate) fn of_temporal(arguments: &EngineArguments) -> Result<Option<Self>, Failure> {
+        let here = std::env::current_dir().unwrap_or_default();
+        let mut settings = Self::default();
+        // Who has said it need not have settings that can be read.
+        if arguments.engine != Some(EngineKind::Local) {
+            settings = Self::read(&here)?;
+        }
+        settings.take_engine(arguments)?;
+        Ok((settings.engine.value == EngineKind::Temporal).then_some(settings))
+    }
+
+    /// Returns the flags that another command needs to get to the same engine, each after a blank: those that were given
+    /// here.
+    pub(crate) fn engine_flags(&self) -> String {
+        let temporal = &self.temporal;
+        let flags = [
+            ("--engine", Some("temporal".to_owned()), &self.engine.origin),
+            ("--temporal-address", temporal.address.value.clone(), &temporal.address.origin),
+            ("--temporal-namespace", Some(temporal.namespace.value.clone()), &temporal.namespace.origin),
+            ("--temporal-queue", Some(temporal.queue.value.clone()), &temporal.queue.origin),
+        ];
+        let given = flags.into_iter().filter(|(.., origin)| **origin == Origin::Flag);
+        given.filter_map(|(name, value, _)| Some(format!(" {name} {}", typed::quoted(&value?)))).collect()
+    }
+
     fn take_file(&mut self, file: FileSettings, path: PathBuf) {
         let origin = Origin::File(path);
         self.agent.override_with(file.agent.map(Some), &origin);
@@ -139,6 +188,8 @@ impl Settings {
         self.round_limit.override_with(file.round_limit, &origin);
         self.idle_limit.override_with(file.idle_limit, &origin);
         self.pass_env.override_with(file.pass_env, &origin);
+        self.engine.override_with(file.engine, &origin);
+        self.temporal.take(file.temporal, &origin);
         self.agents.extend(file.agents);
     }
 
@@ -166,8 +217,26 @@ impl Settings {
                     let names = names.map(variable_name).collect::<Result<_, _>>().map_err(told)?;
                     self.pass_env.override_with(Some(names), origin);
                 }
+                "engine" => self.engine.override_with(Some(one_of(value).map_err(told)?), origin),
+                name if name.strip_prefix(TEMPORAL) == Some(TemporalChoices::API_KEY) => {
+                    let key = (!value.is_empty()).then(|| Secret::new(value));
+                    let key = key.ok_or_else(|| format!("{variable} is empty; set the key, or unset it"))?;
+                    let choices = TemporalChoices { api_key: Some(key), ..TemporalChoices::default() };
+                    self.temporal.take(choices, origin);
+                }
+                name if name
+                    .strip_prefix(TEMPORAL)
+                    .is_some_and(|key| TemporalChoices::TEXTS.contains(&key)) =>
+                {
+                    let mut choices = TemporalChoices::default();
+                    let here = std::env::current_dir().unwrap_or_default();
+                    choices.take(&name[TEMPORAL.len()..], value, &here).map_err(told)?;
+                    self.temporal.take(choices, origin);
+                }
                 _ => {
-                    let known = NAMES.iter().map(|name| variable_of(name));
+                    let temporal = TemporalChoices::TEXTS.iter().chain([&TemporalChoices::API_KEY]);
+                    let temporal = temporal.map(|key| variable_of(&format!("{TEMPORAL}{key}")));
+                    let known = NAMES.iter().map(|name| variable_of(name)).chain(temporal);
                     return Err(format!(
                         "the variable {variable} means nothing here{}",
                         suggestion(variable, known)
@@ -187,7 +256,11 @@ impl Settings {
             ("round-limit".to_owned(), limit(&self.round_limit), self.round_limit.origin.to_string()),
             ("idle-limit".to_owned(), limit(&self.idle_limit), self.idle_limit.origin.to_string()),
             ("pass-env".to_owned(), json!(self.pass_env.value), self.pass_env.origin.to_string()),
+            ("engine".to_owned(), json!(self.engine.value), self.engine.origin.to_string()),
         ];
+        if self.engine.value == EngineKind::Temporal || self.temporal != TemporalSettings::default() {
+            rows.extend(self.temporal.rows());
+        }
         for (name, agent) in &self.agents {
             let file = agent.file.display().to_string();
             let mut row =

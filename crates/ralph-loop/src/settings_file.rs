@@ -11,8 +11,10 @@ use toml::{Table, Value};
 
 use crate::acp_agent::{ACP, AcpAgent};
 use crate::agent::{COMMAND, CommandWay, Way};
+use crate::arguments::EngineKind;
 use crate::known_agent::KnownAgent;
 use crate::settings::{self, DeclaredAgent, NAMES, one_of, suggestion};
+use crate::temporal_settings::{TemporalChoices, queue_name};
 
 /// What a file says. What it does not say is left to others.
 #[derive(Debug, Default, Eq, PartialEq)]
@@ -22,6 +24,8 @@ pub(crate) struct FileSettings {
     pub(crate) round_limit: Option<Duration>,
     pub(crate) idle_limit: Option<Duration>,
     pub(crate) pass_env: Option<Vec<String>>,
+    pub(crate) engine: Option<EngineKind>,
+    pub(crate) temporal: TemporalChoices,
     pub(crate) agents: BTreeMap<String, DeclaredAgent>,
 }
 
@@ -58,6 +62,11 @@ fn parse(text: &str, path: &Path) -> Result<FileSettings> {
             "round-limit" => settings.round_limit = Some(limit(value).with_context(within)?),
             "idle-limit" => settings.idle_limit = Some(limit(value).with_context(within)?),
             "pass-env" => settings.pass_env = Some(variables(value).with_context(within)?),
+            "engine" => {
+                let engine = checked(one_of(&string(value).with_context(within)?)).with_context(within)?;
+                settings.engine = Some(engine);
+            }
+            "temporal" => settings.temporal = temporal(value, path).with_context(within)?,
             "agents" => {
                 let Value::Table(agents) = value else { bail!("`agents` must be a table of agents") };
                 for (name, agent) in agents {
@@ -67,12 +76,56 @@ fn parse(text: &str, path: &Path) -> Result<FileSettings> {
                 }
             }
             _ => {
-                let known = NAMES.iter().copied().chain(["agents"]);
+                let known = NAMES.iter().copied().chain(["temporal", "agents"]);
                 bail!("unknown key `{key}`{}", suggestion(&key, known));
             }
         }
     }
     Ok(settings)
+}
+
+fn temporal(value: Value, path: &Path) -> Result<TemporalChoices> {
+    let Value::Table(table) = value else { bail!("must be a table, `[temporal]`") };
+    let folder = path.parent().unwrap_or(path);
+    let mut choices = TemporalChoices::default();
+    for (key, value) in table {
+        let within = || format!("`{key}`");
+        match key.as_str() {
+            TemporalChoices::API_KEY => bail!(
+                "a key does not belong into a file of settings; put it into a file of its own and name that with \
+                 `api-key-file`, or into the variable RALPH_LOOP_TEMPORAL_API_KEY"
+            ),
+            "workspace-hook" => {
+                let mut command = strings(value).with_context(within)?;
+                match command.first_mut() {
+                    Some(program) if !program.is_empty() => {
+                        if program.contains('/') {
+                            *program = folder.join(&*program).to_string_lossy().into_owned();
+                        }
+                    }
+                    _ => bail!("`{key}` must be an array with the program and its arguments"),
+                }
+                choices.workspace_hook = Some(command);
+            }
+            "queues" => {
+                let Value::Table(queues) = value else {
+                    bail!("`{key}` must be a table of agents and queues")
+                };
+                for (agent, queue) in queues {
+                    let within = || format!("`{key}.{agent}`");
+                    let queue =
+                        checked(queue_name(&string(queue).with_context(within)?)).with_context(within)?;
+                    choices.queues.insert(agent, queue);
+                }
+            }
+            _ => checked(choices.take(&key, &string(value).with_context(within)?, folder))
+                .with_context(within)?,
+        }
+    }
+    if choices.workspaces.is_some() && choices.workspace_hook.is_some() {
+        bail!("`workspaces` and `workspace-hook` are two answers to one question; give one of them");
+    }
+    Ok(choices)
 }
 
 fn agent_of(name: &str, value: Value, path: &Path) -> Result<DeclaredAgent> {

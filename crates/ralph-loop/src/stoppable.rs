@@ -15,20 +15,14 @@ use crate::stops::StopCause;
 /// A cancellation token carries no reason. The engine below gets none therefore: whoever holds the run cancels it, and
 /// the reason is put in on the way.
 #[derive(Debug)]
-pub(crate) struct StoppableEngine {
-    engine: LocalEngine,
+pub(crate) struct StoppableEngine<E = LocalEngine> {
+    engine: Arc<E>,
     cause: StopCause,
 }
 
-impl StoppableEngine {
-    pub(crate) fn new(engine: LocalEngine, cause: StopCause) -> Self {
+impl<E: WorkflowEngine> StoppableEngine<E> {
+    pub(crate) fn new(engine: Arc<E>, cause: StopCause) -> Self {
         Self { engine, cause }
-    }
-
-    /// Takes an interrupted run up again, as [`LocalEngine::resume`] does.
-    pub(crate) async fn resume(&self, run: &RunId) -> Result<Box<dyn WorkflowRun>> {
-        let run = self.engine.resume(run, CancellationToken::new()).await?;
-        Ok(self.stoppable(run))
     }
 
     fn stoppable(&self, run: Box<dyn WorkflowRun>) -> Box<dyn WorkflowRun> {
@@ -36,9 +30,17 @@ impl StoppableEngine {
     }
 }
 
+impl StoppableEngine {
+    /// Takes an interrupted run up again, as [`LocalEngine::resume`] does.
+    pub(crate) async fn resume(&self, run: &RunId) -> Result<Box<dyn WorkflowRun>> {
+        let run = self.engine.resume(run, CancellationToken::new()).await?;
+        Ok(self.stoppable(run))
+    }
+}
+
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
-impl WorkflowEngine for StoppableEngine {
+impl<E: WorkflowEngine> WorkflowEngine for StoppableEngine<E> {
     fn workflow(&self, workflow: &WorkflowRef) -> Option<Arc<WorkflowMeta>> {
         self.engine.workflow(workflow)
     }

@@ -14,6 +14,8 @@ const COMMANDS: &[&str] = &[
     "resume",
     "continue",
     "cancel",
+    "attach",
+    "worker",
     "config",
     "doctor",
     "validate",

@@ -24,5 +24,6 @@ mod signals;
 mod snapshots;
 mod stable;
 mod stage;
+mod temporal;
 mod terminal;
 mod typed_interrupts;

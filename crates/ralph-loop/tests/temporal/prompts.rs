@@ -1,0 +1,1 @@
+../../../ralph-tool/tests/prompts/mod.rs

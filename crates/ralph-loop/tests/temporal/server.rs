@@ -1,0 +1,1 @@
+../../../harness-engine-temporal/tests/e2e/server.rs

@@ -1,0 +1,1 @@
+../../../../ralph-tool/tests/vectors/embedded.rs
