@@ -118,7 +118,7 @@ pub(crate) struct RunArguments {
 /// The heading of what chooses an engine, in the help.
 const ENGINE: &str = "Engine";
 
-/// Which engine runs the loop, and where it is.
+// Which engine runs the loop, and where it is. As documentation this would become that of the commands.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct EngineArguments {
     /// What runs the loop: `local`, which is this process, or `temporal`, which is a Temporal server with its workers
@@ -136,7 +136,7 @@ pub(crate) struct EngineArguments {
     pub(crate) temporal: TemporalArguments,
 }
 
-/// Where a Temporal server is.
+// Where a Temporal server is.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct TemporalArguments {
     /// The Temporal server, such as `http://127.0.0.1:7233`

@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -161,8 +162,11 @@ impl Launch {
         registry.register(Arc::new(WatchedProvider::new(provider, state.clone())))?;
 
         let agent = &self.agent;
-        let config =
-            LocalConfig::default().with_provider(&agent.name).with_cancellation_grace(CANCELLATION_GRACE);
+        let config = LocalConfig::default()
+            .with_provider(&agent.name)
+            .with_cancellation_grace(CANCELLATION_GRACE)
+            // Rounds come one after the other.
+            .with_max_concurrent_agents(Some(NonZeroUsize::MIN));
         let engine =
             LocalEngine::durable(registry.clone(), ralph_tool::workflows(), config, state.journals().clone());
         let engine = Arc::new(StoppableEngine::new(Arc::new(engine), cause));

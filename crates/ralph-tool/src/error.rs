@@ -332,7 +332,8 @@ impl RalphError {
     /// code units. Of what others wrote only first lines are left, so there are no stack traces in it.
     #[must_use]
     pub fn summary(&self) -> String {
-        let mut summary = self.to_string().lines().next().unwrap_or_default().to_owned();
+        let mut summary = self.to_string();
+        summary.truncate(summary.lines().next().unwrap_or_default().len());
         let mut source = std::error::Error::source(self);
         while let Some(cause) = source {
             summary.push_str(": ");

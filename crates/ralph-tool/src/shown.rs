@@ -15,6 +15,9 @@ pub(crate) fn value(value: &Value) -> String {
 /// What follows the first line of a foreign error is a stack trace more often than not.
 pub(crate) fn first_line(message: &str, most_units: usize) -> String {
     let line = message.lines().next().unwrap_or_default();
+    if !line.contains(char::is_control) {
+        return cut(text::trim(line), most_units);
+    }
     let harmless: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     cut(text::trim(&harmless), most_units)
 }

@@ -241,8 +241,8 @@ fn worker_killed(server: &mut Server) -> Result<()> {
     let id = run.run_id()?;
     let first = scene.wait_for_start(2, 1)?;
     worker.kill()?;
-    let worker = scene.worker()?;
-    worker.wait_for_err("ended what a killed runner had left")?;
+    // It does so at its start, unless another test that starts just now has done it.
+    let _worker = scene.worker()?;
     first.wait_for_end()?;
     scene.wait_for_start(2, 2)?;
     scene.release(2)?;

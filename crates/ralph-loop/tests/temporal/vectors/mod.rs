@@ -33,9 +33,9 @@ const VECTORS: &[u8] = include_bytes!("loop.jsonl.gz");
 /// At least so many must be run.
 const LEAST: usize = 100;
 /// The most rounds of a vector. Each round takes the development server about a tenth of a second.
-const MOST_ROUNDS: usize = 5;
+const MOST_ROUNDS: usize = 3;
 /// How many vectors are run at once. They mostly wait.
-const LANES: usize = 6;
+const LANES: usize = 8;
 
 /// Nothing, or how the outcome differs from the expected one.
 pub(crate) type Verdict = Result<(), String>;
