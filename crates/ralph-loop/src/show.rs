@@ -178,18 +178,18 @@ fn write_round(
             false if attempt.worker.is_some() => "under way",
             false => "no end is recorded",
         };
-        let text = shown::wrapped(
-            &attempt_line(attempt, missing_end, RoundStart::find(starts, number, attempt.attempt)),
-            "  ",
-            "    ",
-        );
+        let text = shown::wrapped(&attempt_line(attempt, missing_end), "  ", "    ");
         writeln!(page, "{DIM}{text}{DIM:#}")?;
+        if let Some(start) = RoundStart::find(starts, number, attempt.attempt) {
+            let text = shown::wrapped(&format!("began at {}", start.workspace.told()), "    ", "      ");
+            writeln!(page, "{DIM}{text}{DIM:#}")?;
+        }
     }
     Ok(())
 }
 
 /// How one attempt went: `attempt 1: completed in 3.2s, 12.3k tokens, process 4711`.
-fn attempt_line(attempt: &Attempt, missing_end: &str, start: Option<&RoundStart>) -> String {
+fn attempt_line(attempt: &Attempt, missing_end: &str) -> String {
     let mut line = format!("attempt {}: ", attempt.attempt);
     let reason = attempt.end.as_ref().and_then(|end| end.stop_reason.as_ref());
     line.push_str(match (reason, attempt.ended_ms) {
@@ -209,9 +209,6 @@ fn attempt_line(attempt: &Attempt, missing_end: &str, start: Option<&RoundStart>
         if let Some(micros) = usage.cost_usd_micros {
             line.push_str(&format!(", {}", shown::dollars(micros)));
         }
-    }
-    if let Some(start) = start {
-        line.push_str(&format!(", began at {}", start.workspace.told()));
     }
     if let Some(pid) = attempt.child.as_ref().and_then(harness_provider_cli::pid_of) {
         line.push_str(&format!(", process {pid}"));
