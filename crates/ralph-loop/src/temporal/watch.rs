@@ -46,6 +46,10 @@ pub(super) async fn tell_of_workers(engine: &TemporalEngine, needed: &[Needed], 
     loop {
         for (needed, was_missing) in needed.iter().zip(&mut missing) {
             if needed.work == Work::Children && progress.is_under_way() {
+                // Whoever has taken it was quicker than the next look.
+                if std::mem::take(was_missing) {
+                    say(&there(needed));
+                }
                 continue;
             }
             let looked = tokio::time::timeout(ANSWER, engine.workers(&needed.queue, needed.work)).await;
@@ -61,7 +65,7 @@ pub(super) async fn tell_of_workers(engine: &TemporalEngine, needed: &[Needed], 
             let is_missing = !workers.iter().any(is_alive);
             match (is_missing, std::mem::replace(was_missing, is_missing)) {
                 (true, false) => say(&nobody(needed)),
-                (false, true) => say(&format!("a worker takes {} now", needed.what)),
+                (false, true) => say(&there(needed)),
                 _ => {}
             }
         }
@@ -84,6 +88,10 @@ pub(super) async fn missing(engine: &TemporalEngine, needed: &[Needed]) -> Optio
 
 pub(super) fn is_alive(worker: &SeenWorker) -> bool {
     worker.asked_ago < SILENCE
+}
+
+fn there(needed: &Needed) -> String {
+    format!("a worker takes {} now", needed.what)
 }
 
 fn nobody(needed: &Needed) -> String {
