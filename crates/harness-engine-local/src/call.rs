@@ -109,7 +109,7 @@ impl Run {
         let wants_value = call.output.is_some();
         let described = self.is_observed().then(|| Box::new((call.label.clone(), call.phase.clone())));
         let request = self.child_request(call, attempt);
-        let start = self.shared.registry.start_on(Arc::clone(&self.provider), request);
+        let start = self.shared.registry.start_on(&self.provider, request);
         let begun = Begun { slot, start, number, attempt, wants_value, is_traced, described };
         if is_traced {
             Box::pin(self.see_through(begun).instrument(span))
@@ -182,9 +182,9 @@ impl Run {
 
     fn child_request(&self, call: NumberedCall, attempt: u32) -> StartSubagent {
         let mut request =
-            StartSubagent::stopped_by(self.children_stop.clone(), call.prompt, self.parent.clone());
+            StartSubagent::stopped_by(self.children_stop.clone(), call.prompt, Arc::clone(&self.parent));
         request.label = Some(call.label);
-        request.origin = Some(Origin::new(self.id().as_str(), call.number, attempt));
+        request.origin = Some(Origin::new(self.id().clone(), call.number, attempt));
         request.output = call.output;
         request.tools = call.tools;
         request.model = call.model;

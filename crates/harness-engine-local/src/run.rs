@@ -53,7 +53,7 @@ pub(crate) struct Run {
     id: RunId,
     meta: Arc<WorkflowMeta>,
     pub(crate) provider: Arc<dyn SubagentProvider>,
-    pub(crate) parent: Parent,
+    pub(crate) parent: Arc<Parent>,
     /// Those that were there at the start. Without any, no event is made.
     observers: Option<Box<WorkflowObservers>>,
     settlement: Settlement,
@@ -122,7 +122,7 @@ impl NewRun {
             id: self.id,
             meta: self.meta,
             provider: self.provider,
-            parent: self.parent,
+            parent: Arc::new(self.parent),
             observers: self.observers,
             settlement: Settlement::default(),
             is_over: AtomicBool::new(false),

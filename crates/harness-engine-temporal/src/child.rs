@@ -154,7 +154,7 @@ impl Children {
         };
         let wants_value = request.call.output.is_some();
         let child = child_request(&request, folder.clone(), course.child_stop.clone());
-        let report = match self.registry.start_on(provider, child).await {
+        let report = match self.registry.start_on(&provider, child).await {
             Ok(run) => self.await_child(run, wants_value, &course).await,
             Err(_) if course.is_cancelled() => course.given_up(),
             Err(error) => {

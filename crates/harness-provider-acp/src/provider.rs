@@ -258,7 +258,7 @@ impl AcpProvider {
         let mut environment = self.environment.clone().set(DEPTH, depth.to_string());
         if let Some(origin) = &origin {
             environment = environment
-                .set(RUN, &origin.run)
+                .set(RUN, &*origin.run)
                 .set(CALL, origin.call.to_string())
                 .set(ATTEMPT, origin.attempt.to_string());
         }

@@ -348,7 +348,7 @@ impl AgentProvider {
         let mut environment = self.environment().set(crate::DEPTH, depth.to_string());
         if let Some(origin) = &origin {
             environment = environment
-                .set(crate::RUN, &origin.run)
+                .set(crate::RUN, &*origin.run)
                 .set(crate::CALL, origin.call.to_string())
                 .set(crate::ATTEMPT, origin.attempt.to_string());
         }

@@ -126,7 +126,7 @@ impl Capture {
             environment.push((crate::RULE_FILE, text(path.as_os_str())?));
         }
         if let Some(origin) = origin {
-            environment.push((crate::RUN, origin.run.clone()));
+            environment.push((crate::RUN, origin.run.to_string()));
             environment.push((crate::CALL, origin.call.to_string()));
             environment.push((crate::ATTEMPT, origin.attempt.to_string()));
         }

@@ -163,7 +163,7 @@ impl CommandProvider {
         let mut environment = self.environment.clone().set(crate::DEPTH, depth.to_string());
         if let Some(origin) = &origin {
             environment = environment
-                .set(crate::RUN, &origin.run)
+                .set(crate::RUN, &*origin.run)
                 .set(crate::CALL, origin.call.to_string())
                 .set(crate::ATTEMPT, origin.attempt.to_string());
         }

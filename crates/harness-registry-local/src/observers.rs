@@ -1,5 +1,6 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use harness_subagent::{SubagentEvent, SubagentObserver};
@@ -10,26 +11,34 @@ pub(crate) type Snapshot = Arc<[Arc<dyn SubagentObserver>]>;
 /// The observers of a registry. Events are told to a snapshot, so no lock is held while one runs.
 pub(crate) struct Observers {
     present: RwLock<Snapshot>,
+    /// Whether there are any, to be asked without the lock.
+    any: AtomicBool,
 }
 
 impl Observers {
     pub(crate) fn new() -> Self {
-        Self { present: RwLock::new(Arc::from([])) }
+        Self { present: RwLock::new(Arc::from([])), any: AtomicBool::new(false) }
     }
 
     pub(crate) fn add(&self, observer: Arc<dyn SubagentObserver>) {
         let mut present = self.present.write().unwrap_or_else(PoisonError::into_inner);
         *present = present.iter().cloned().chain([observer]).collect();
+        self.any.store(true, Ordering::Release);
     }
 
-    pub(crate) fn snapshot(&self) -> Snapshot {
-        Arc::clone(&self.present.read().unwrap_or_else(PoisonError::into_inner))
+    /// Returns those that are there, if any are.
+    pub(crate) fn snapshot(&self) -> Option<Snapshot> {
+        self.any
+            .load(Ordering::Acquire)
+            .then(|| Arc::clone(&self.present.read().unwrap_or_else(PoisonError::into_inner)))
     }
 }
 
 impl fmt::Debug for Observers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Observers").field("present", &self.snapshot().len()).finish()
+        f.debug_struct("Observers")
+            .field("present", &self.snapshot().map_or(0, |present| present.len()))
+            .finish()
     }
 }
 

@@ -88,7 +88,9 @@ impl Providers {
                 Notice::Added(provider) => SubagentEvent::ProviderAdded { provider },
                 Notice::Removed(provider) => SubagentEvent::ProviderRemoved { provider },
             };
-            tell(&observers.snapshot(), &event);
+            if let Some(present) = observers.snapshot() {
+                tell(&present, &event);
+            }
         }
     }
 

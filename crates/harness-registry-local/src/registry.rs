@@ -1,19 +1,21 @@
 use std::fmt;
+use std::future::ready;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use harness_subagent::{
-    AgentId, Capabilities, Error, ErrorKind, ProviderInfo, RestrictionStrength, Result, StartSubagent,
-    StartedChild, SubagentObserver, SubagentProvider, SubagentRegistry, SubagentRun, trace,
+    AgentId, Capabilities, Error, ErrorKind, Origin, Parent, ProviderInfo, RestrictionStrength, Result,
+    Schema, StartSubagent, StartedChild, SubagentObserver, SubagentProvider, SubagentRegistry, SubagentRun,
+    trace,
 };
-use tracing::Instrument;
+use tracing::Span;
 
-use crate::budget::Budget;
-use crate::observers::Observers;
+use crate::budget::{Budget, Place};
+use crate::observers::{Observers, Snapshot};
 use crate::providers::Providers;
-use crate::run::{Life, LocalRun, Watched};
+use crate::run::{Boxed, Life, LocalRun, Watched, within};
 
 /// The [`SubagentRegistry`] of one process.
 ///
@@ -25,6 +27,11 @@ use crate::run::{Life, LocalRun, Watched};
 /// also when the registry is gone by then. Provider events keep their order for every observer: one that is
 /// caused while another one is being told, by an observer or on another thread, is told after that one, on
 /// the thread that is telling.
+///
+/// # Starts
+///
+/// A start is checked, and takes its place in its tree, when [`start_on`](SubagentRegistry::start_on) is called. Its
+/// provider works when the future is polled, and a future that is dropped gives the place back.
 ///
 /// # Limits
 ///
@@ -39,7 +46,8 @@ pub struct LocalRegistry {
     providers: Providers,
     observers: Observers,
     budget: Option<Arc<Budget>>,
-    started: AtomicU64,
+    /// How many starts were announced. Starts that nobody watches share nothing that they would wait for.
+    announced: AtomicU64,
 }
 
 impl LocalRegistry {
@@ -70,7 +78,7 @@ impl LocalRegistry {
             providers: Providers::default(),
             observers: Observers::new(),
             budget: budget.map(Arc::new),
-            started: AtomicU64::new(0),
+            announced: AtomicU64::new(0),
         }
     }
 }
@@ -104,52 +112,108 @@ impl SubagentRegistry for LocalRegistry {
         self.observers.add(observer);
     }
 
-    async fn start_on(
-        &self,
-        provider: Arc<dyn SubagentProvider>,
+    // By hand, so that the request goes straight to the provider: the future of this start need not hold it.
+    fn start_on<'life0, 'life1, 'async_trait>(
+        &'life0 self,
+        provider: &'life1 Arc<dyn SubagentProvider>,
         mut request: StartSubagent,
+    ) -> Boxed<'async_trait, Box<dyn SubagentRun>>
+    where
+        'life0: 'async_trait,
+        'life1: 'async_trait,
+        Self: 'async_trait,
+    {
+        match self.begin(&**provider, &mut request) {
+            Ok(begun) => {
+                let start = within(&begun.span, provider.start(request));
+                Box::pin(self.see_through(begun, start))
+            }
+            Err(error) => Box::pin(ready(Err(error))),
+        }
+    }
+}
+
+/// A start that nothing but its provider can refuse any more.
+struct Begun {
+    depth: u32,
+    schema: Option<Schema>,
+    place: Option<Place>,
+    watch: Option<Box<Watch>>,
+    span: Span,
+}
+
+/// What those who watch will be told, and who they are.
+struct Watch {
+    observers: Snapshot,
+    provider: String,
+    parent: Arc<Parent>,
+    origin: Option<Origin>,
+    label: Option<String>,
+}
+
+impl LocalRegistry {
+    fn begin(&self, provider: &dyn SubagentProvider, request: &mut StartSubagent) -> Result<Begun> {
+        let depth = check(provider, request)?;
+        Ok(Begun {
+            depth,
+            schema: request.output.as_ref().map(|contract| contract.judge().clone()),
+            place: self.budget.as_ref().map(|budget| budget.admit(&request.parent)).transpose()?,
+            watch: self.observers.snapshot().map(|observers| {
+                Box::new(Watch {
+                    observers,
+                    provider: provider.name().to_owned(),
+                    parent: Arc::clone(&request.parent),
+                    origin: request.origin.clone(),
+                    label: request.label.clone(),
+                })
+            }),
+            span: trace::child_span(request.origin.as_ref()),
+        })
+    }
+
+    async fn see_through(
+        &self,
+        begun: Begun,
+        start: Boxed<'_, Box<dyn SubagentRun>>,
     ) -> Result<Box<dyn SubagentRun>> {
-        let capabilities = provider.capabilities();
-        if !capabilities.tool_restriction {
-            request.tools.take_if(|tools| tools.strength == RestrictionStrength::Preferred);
-        }
-        if let Some(lacking) = lacking_capability(capabilities, &request) {
-            return Err(Error::new(
-                ErrorKind::UnsupportedCapability,
-                format!(
-                    "provider {:?} lacks the capability {lacking}; choose another provider or ask for less",
-                    provider.name()
-                ),
-            ));
-        }
-        let depth = child_depth(&request)?;
-        let schema = request.output.as_ref().map(|contract| contract.judge().clone());
-        let place = self.budget.as_ref().map(|budget| budget.admit(&request.parent)).transpose()?;
-
-        let observers = self.observers.snapshot();
-        let names = (!observers.is_empty()).then(|| {
-            let provider = provider.name().to_owned();
-            (provider, request.parent.clone(), request.origin.clone(), request.label.clone())
-        });
-        let span = trace::child_span(request.origin.as_ref());
-        let child = provider.start(request).instrument(span.clone()).await?;
-
+        let child = start.await?;
+        let Begun { depth, schema, place, watch, span } = begun;
         if let Some(place) = &place {
             place.occupy(child.id(), depth);
         }
         if !span.is_disabled() {
             span.record("child", child.id().as_str());
         }
-        let sequence = self.started.fetch_add(1, Ordering::Relaxed) + 1;
-        let watched = names.map(|(provider, parent, origin, label)| Watched {
-            observers,
-            child: StartedChild::new(sequence, child.id().clone(), provider, parent)
+        let watched = watch.map(|watch| {
+            let sequence = self.announced.fetch_add(1, Ordering::Relaxed) + 1;
+            let Watch { observers, provider, parent, origin, label } = *watch;
+            let child = StartedChild::new(sequence, child.id().clone(), provider, parent)
                 .with_origin(origin)
-                .with_label(label),
+                .with_label(label);
+            Box::new(Watched { observers, child })
         });
         let life = Life::begin(place, watched);
-        Ok(Box::new(LocalRun { child, schema, verdict: OnceLock::new(), span, life }))
+        Ok(Box::new(LocalRun { child, schema, refusal: OnceLock::new(), span, life }))
     }
+}
+
+/// Checks what can be said of a start before anything happens, drops what is only preferred and cannot be had, and
+/// returns the depth of the child.
+fn check(provider: &dyn SubagentProvider, request: &mut StartSubagent) -> Result<u32> {
+    let capabilities = provider.capabilities();
+    if !capabilities.tool_restriction {
+        request.tools.take_if(|tools| tools.strength == RestrictionStrength::Preferred);
+    }
+    if let Some(lacking) = lacking_capability(capabilities, request) {
+        return Err(Error::new(
+            ErrorKind::UnsupportedCapability,
+            format!(
+                "provider {:?} lacks the capability {lacking}; choose another provider or ask for less",
+                provider.name()
+            ),
+        ));
+    }
+    child_depth(request)
 }
 
 /// Names the first capability that `request` needs and the provider lacks.

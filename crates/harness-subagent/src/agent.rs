@@ -101,7 +101,7 @@ impl Parent {
 #[non_exhaustive]
 pub struct Origin {
     /// The id of the run that made the call.
-    pub run: String,
+    pub run: Arc<str>,
     /// The number of the call within its run, from 1.
     pub call: u64,
     /// The number of the try at this call, from 1.
@@ -111,7 +111,7 @@ pub struct Origin {
 impl Origin {
     /// Names attempt `attempt` at call `call` of run `run`.
     #[must_use]
-    pub fn new(run: impl Into<String>, call: u64, attempt: u32) -> Self {
+    pub fn new(run: impl Into<Arc<str>>, call: u64, attempt: u32) -> Self {
         Self { run: run.into(), call, attempt }
     }
 }

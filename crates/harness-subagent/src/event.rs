@@ -1,4 +1,5 @@
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use crate::{AgentId, Error, Origin, Parent, StopReason};
 
@@ -50,14 +51,15 @@ pub enum SubagentEvent<'a> {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StartedChild {
-    /// The number of the start in its registry, from 1. Child ids may come again, these do not.
+    /// The number of the start among those that its registry has announced, from 1. Child ids may come again, these
+    /// do not.
     pub sequence: u64,
     /// The child's id.
     pub id: AgentId,
     /// The name of its provider, registered at the time or before.
     pub provider: String,
     /// On whose behalf it runs.
-    pub parent: Parent,
+    pub parent: Arc<Parent>,
     /// The call it belongs to, where there is one.
     pub origin: Option<Origin>,
     /// Its name for people, where there is one.
@@ -67,8 +69,13 @@ pub struct StartedChild {
 impl StartedChild {
     /// Describes a child.
     #[must_use]
-    pub fn new(sequence: u64, id: AgentId, provider: impl Into<String>, parent: Parent) -> Self {
-        Self { sequence, id, provider: provider.into(), parent, origin: None, label: None }
+    pub fn new(
+        sequence: u64,
+        id: AgentId,
+        provider: impl Into<String>,
+        parent: impl Into<Arc<Parent>>,
+    ) -> Self {
+        Self { sequence, id, provider: provider.into(), parent: parent.into(), origin: None, label: None }
     }
 
     /// Sets the call it belongs to.

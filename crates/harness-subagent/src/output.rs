@@ -10,7 +10,7 @@ use crate::schema::{InvalidSchema, Schema};
 /// It is data and crosses processes. The registry enforces the schema on every child that claims success.
 /// A provider may let the same child correct itself against the rule; the rule's verdict is nobody's below
 /// the caller of the child. The schema has been checked when the contract was made, so whoever holds a
-/// contract holds one that can be enforced. Clones share the schema.
+/// contract holds one that can be enforced. Clones share all of it.
 ///
 /// ```
 /// use harness_subagent::{OutputContract, RuleRef};
@@ -33,8 +33,8 @@ use crate::schema::{InvalidSchema, Schema};
 pub struct OutputContract {
     #[serde(serialize_with = "as_value")]
     schema: Schema,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rule: Option<RuleRef>,
+    #[serde(serialize_with = "as_rule", skip_serializing_if = "Option::is_none")]
+    rule: Option<Arc<RuleRef>>,
 }
 
 impl OutputContract {
@@ -50,7 +50,7 @@ impl OutputContract {
     /// Adds the rule that a provider may use to let the child correct itself.
     #[must_use]
     pub fn with_rule(mut self, rule: RuleRef) -> Self {
-        self.rule = Some(rule);
+        self.rule = Some(Arc::new(rule));
         self
     }
 
@@ -69,12 +69,16 @@ impl OutputContract {
     /// Returns the rule's name and parameters.
     #[must_use]
     pub fn rule(&self) -> Option<&RuleRef> {
-        self.rule.as_ref()
+        self.rule.as_deref()
     }
 }
 
 fn as_value<S: Serializer>(schema: &Schema, serializer: S) -> Result<S::Ok, S::Error> {
     schema.source().as_ref().serialize(serializer)
+}
+
+fn as_rule<S: Serializer>(rule: &Option<Arc<RuleRef>>, serializer: S) -> Result<S::Ok, S::Error> {
+    rule.as_deref().serialize(serializer)
 }
 
 impl<'de> Deserialize<'de> for OutputContract {
@@ -87,7 +91,7 @@ impl<'de> Deserialize<'de> for OutputContract {
         }
         let wire = Wire::deserialize(deserializer)?;
         let mut contract = Self::new(wire.schema).map_err(serde::de::Error::custom)?;
-        contract.rule = wire.rule;
+        contract.rule = wire.rule.map(Arc::new);
         Ok(contract)
     }
 }

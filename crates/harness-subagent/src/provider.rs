@@ -1,4 +1,5 @@
 use std::fmt::Debug;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -169,7 +170,15 @@ impl<T: SubagentProvider + ?Sized> SubagentProvider for Arc<T> {
         (**self).inherits_parent_context()
     }
 
-    async fn start(&self, request: StartSubagent) -> Result<Box<dyn SubagentRun>> {
-        (**self).start(request).await
+    // By hand: the provider's own future is all there is.
+    fn start<'life0, 'async_trait>(
+        &'life0 self,
+        request: StartSubagent,
+    ) -> Pin<Box<dyn Future<Output = Result<Box<dyn SubagentRun>>> + Send + 'async_trait>>
+    where
+        'life0: 'async_trait,
+        Self: 'async_trait,
+    {
+        (**self).start(request)
     }
 }

@@ -1,4 +1,5 @@
 use std::fmt::Debug;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -71,7 +72,7 @@ pub trait SubagentRegistry: Debug + Send + Sync + 'static {
     /// [`ErrorKind::BudgetExhausted`], then the provider's own.
     async fn start_on(
         &self,
-        provider: Arc<dyn SubagentProvider>,
+        provider: &Arc<dyn SubagentProvider>,
         request: StartSubagent,
     ) -> Result<Box<dyn SubagentRun>>;
 }
@@ -93,7 +94,7 @@ pub trait SubagentRegistryExt: SubagentRegistry {
                 format!("no provider is named {provider:?}; registered are {known:?}"),
             ));
         };
-        self.start_on(provider, request).await
+        self.start_on(&provider, request).await
     }
 }
 
@@ -122,11 +123,17 @@ impl<T: SubagentRegistry + ?Sized> SubagentRegistry for Arc<T> {
         (**self).observe(observer);
     }
 
-    async fn start_on(
-        &self,
-        provider: Arc<dyn SubagentProvider>,
+    // By hand: the registry's own future is all there is.
+    fn start_on<'life0, 'life1, 'async_trait>(
+        &'life0 self,
+        provider: &'life1 Arc<dyn SubagentProvider>,
         request: StartSubagent,
-    ) -> Result<Box<dyn SubagentRun>> {
-        (**self).start_on(provider, request).await
+    ) -> Pin<Box<dyn Future<Output = Result<Box<dyn SubagentRun>>> + Send + 'async_trait>>
+    where
+        'life0: 'async_trait,
+        'life1: 'async_trait,
+        Self: 'async_trait,
+    {
+        (**self).start_on(provider, request)
     }
 }

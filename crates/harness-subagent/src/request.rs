@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
@@ -17,7 +19,7 @@ pub struct StartSubagent {
     /// The call that this start belongs to, where there is one.
     pub origin: Option<Origin>,
     /// The agent on whose behalf the child runs.
-    pub parent: Parent,
+    pub parent: Arc<Parent>,
     /// Asks the child to stop. The caller cancels it; the provider must heed it before and after the start.
     pub cancellation: CancellationToken,
     /// The value that the child must hand in. Needs the capability `output_contract`.
@@ -35,7 +37,7 @@ pub struct StartSubagent {
 impl StartSubagent {
     /// Asks for a child of `parent` that is told `prompt`, with a cancellation token of its own.
     #[must_use]
-    pub fn new(prompt: impl Into<String>, parent: Parent) -> Self {
+    pub fn new(prompt: impl Into<String>, parent: impl Into<Arc<Parent>>) -> Self {
         Self::stopped_by(CancellationToken::new(), prompt, parent)
     }
 
@@ -43,12 +45,16 @@ impl StartSubagent {
     ///
     /// It is [`new`](Self::new) without a token that is made to be replaced, for callers that start many children.
     #[must_use]
-    pub fn stopped_by(cancellation: CancellationToken, prompt: impl Into<String>, parent: Parent) -> Self {
+    pub fn stopped_by(
+        cancellation: CancellationToken,
+        prompt: impl Into<String>,
+        parent: impl Into<Arc<Parent>>,
+    ) -> Self {
         Self {
             prompt: prompt.into(),
             label: None,
             origin: None,
-            parent,
+            parent: parent.into(),
             cancellation,
             output: None,
             max_depth: None,

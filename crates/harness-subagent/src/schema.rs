@@ -338,6 +338,7 @@ impl Kind {
         }
     }
 
+    #[inline]
     fn admits_scalar(self, value: &Value) -> bool {
         match self {
             Self::Boolean => value.is_boolean(),

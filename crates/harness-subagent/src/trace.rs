@@ -18,7 +18,7 @@ pub fn child_span(origin: Option<&Origin>) -> Span {
         child = tracing::field::Empty,
     );
     if let (Some(origin), false) = (origin, span.is_disabled()) {
-        span.record("run", origin.run.as_str());
+        span.record("run", &*origin.run);
         span.record("call", origin.call);
         span.record("attempt", origin.attempt);
     }

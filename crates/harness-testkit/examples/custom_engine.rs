@@ -379,7 +379,7 @@ async fn run_child(
     let started = tokio::select! {
         biased;
         () = stop.cancelled() => return Err(RunError::cancelled("the child was not started any more")),
-        started = run.registry.start_on(Arc::clone(&run.provider), request) => started,
+        started = run.registry.start_on(&run.provider, request) => started,
     };
     let child = started.map_err(|error| RunError::new(ErrorCode::AGENT_START, error.to_string()))?;
     let info = CallInfo::new(call.number, 1, call.label, child.id().clone()).with_phase(call.phase);

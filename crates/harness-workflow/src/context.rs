@@ -1,4 +1,4 @@
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
@@ -26,6 +26,8 @@ struct State {
     limits: ContextLimits,
     agents_started: AtomicU64,
     phase: Mutex<Option<Arc<str>>>,
+    /// Whether a phase was announced, to be asked without the lock.
+    has_phase: AtomicBool,
 }
 
 /// What a context lets its body ask for.
@@ -57,6 +59,7 @@ impl WorkflowContext {
                 limits,
                 agents_started: AtomicU64::new(0),
                 phase: Mutex::new(None),
+                has_phase: AtomicBool::new(false),
             }),
         }
     }
@@ -128,6 +131,7 @@ impl WorkflowContext {
             return Err(refusal(ErrorCode::INVALID_ARGUMENT, "a phase's title must not be empty".into()));
         }
         *self.state.phase.lock().unwrap_or_else(PoisonError::into_inner) = Some(title.into());
+        self.state.has_phase.store(true, Ordering::Release);
         self.state.host.phase(title);
         Ok(())
     }
@@ -212,6 +216,9 @@ impl WorkflowContext {
     }
 
     fn current_phase(&self) -> Option<Arc<str>> {
+        if !self.state.has_phase.load(Ordering::Acquire) {
+            return None;
+        }
         self.state.phase.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

@@ -37,6 +37,12 @@ impl fmt::Display for RunId {
     }
 }
 
+impl From<RunId> for Arc<str> {
+    fn from(id: RunId) -> Self {
+        id.0
+    }
+}
+
 impl From<&str> for RunId {
     fn from(text: &str) -> Self {
         Self::new(text)

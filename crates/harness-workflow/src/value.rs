@@ -51,12 +51,16 @@ pub fn check(value: &Value) -> Result<(), NotPlain> {
 
 /// Says whether `value` has at most `levels` levels, which is all that there is to know of most values.
 fn is_within(value: &Value, levels: usize) -> bool {
-    let inner_fits = |inner: &Value| levels > 0 && is_within(inner, levels - 1);
+    let inner_fits = |inner: &Value| is_scalar(inner) || is_within(inner, levels - 1);
     match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
         Value::Array(items) => levels > 0 && items.iter().all(inner_fits),
         Value::Object(entries) => levels > 0 && entries.values().all(inner_fits),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
     }
+}
+
+fn is_scalar(value: &Value) -> bool {
+    !matches!(value, Value::Array(_) | Value::Object(_))
 }
 
 /// Walks `value` and leaves the path of the first place that is too deep.
@@ -74,7 +78,7 @@ fn fits(value: &Value, path: &mut Vec<String>) -> bool {
     }
     // Scalars, by far the most, cost no path entry.
     let mut visit = |token: &dyn Fn() -> String, inner: &Value| {
-        if !inner.is_array() && !inner.is_object() {
+        if is_scalar(inner) {
             return true;
         }
         path.push(token());

@@ -55,11 +55,12 @@ const instant = {
   capabilities: { outputContract: true, depthLimit: true, toolRestriction: true, persona: true, modelChoice: true },
   async start(request) {
     if (request.signal.aborted) throw new Error("cancelled");
-    const prompt = request.prompt;
+    // The bytes of the text, as on the other side: a text that is only noted down as the sum of two is no prompt yet.
+    const length = Buffer.byteLength(request.prompt);
     return {
       id: "instant",
       async result() {
-        return { stopReason: "completed", output: "", structured: JSON.parse(valueText(prompt.length)) };
+        return { stopReason: "completed", output: "", structured: JSON.parse(valueText(length)) };
       },
       async dispose() {},
     };

@@ -52,7 +52,6 @@ impl Workflow for Loop {
 /// Its children make their value when it is asked for: they cost nothing beyond that.
 #[derive(Debug)]
 struct Instant {
-    id: AgentId,
     gate: Option<Arc<Gate>>,
 }
 
@@ -78,7 +77,9 @@ impl SubagentProvider for Instant {
     }
 
     async fn start(&self, request: StartSubagent) -> harness_subagent::Result<Box<dyn SubagentRun>> {
-        Ok(Box::new(InstantRun { id: self.id.clone(), prompt: request.prompt, gate: self.gate.clone() }))
+        // Named after its run: no two children that are alive have the same name.
+        let id = AgentId::new(request.origin.expect("the engine says whose call it is").run);
+        Ok(Box::new(InstantRun { id, prompt: request.prompt, gate: self.gate.clone() }))
     }
 }
 
@@ -107,7 +108,7 @@ pub(crate) fn engine(gate: Option<Arc<Gate>>) -> LocalEngine {
 
 pub(crate) fn parts(gate: Option<Arc<Gate>>) -> (Arc<dyn SubagentRegistry>, WorkflowCatalog, LocalConfig) {
     let registry = LocalRegistry::default();
-    registry.register(Arc::new(Instant { id: "instant".into(), gate })).expect("the name is free");
+    registry.register(Arc::new(Instant { gate })).expect("the name is free");
     let meta = WorkflowMeta::new("loop", 1, "Makes calls, one after the other.");
     let contract = OutputContract::new(schema()).expect("the schema is within the subset");
     let catalog =
@@ -127,7 +128,8 @@ pub(crate) async fn runs(runs: usize, calls: u64, gate: Option<Arc<Gate>>) {
     if let Some(gate) = &gate {
         gate.open_when_full().await;
     }
-    for run in all {
+    // From the last one, so that whoever waits is not woken by each of them.
+    for run in all.into_iter().rev() {
         finish(&*run).await;
     }
 }

@@ -29,16 +29,15 @@ pub(crate) fn next_prompt(value: &Value) -> String {
     let mut prompt = String::with_capacity(2048);
     prompt.push_str(INSTRUCTIONS);
     write!(prompt, "{value}").expect("a text takes everything");
-    assert!(utf16_len(&prompt[INSTRUCTIONS.len()..]) <= MAX_UNITS, "the value is made to be short");
+    assert!(is_short(&prompt[INSTRUCTIONS.len()..]), "the value is made to be short");
     prompt
 }
 
-/// The longest value, in UTF-16 code units of its JSON.
-const MAX_UNITS: usize = 16_384;
-
-fn utf16_len(text: &str) -> usize {
-    // Every character is as many units as it has bytes that do not go on with it, and one more beyond the BMP.
-    text.bytes().map(|byte| usize::from(byte & 0xC0 != 0x80) + usize::from(byte >= 0xF0)).sum()
+/// Says whether a text has at most 16,384 UTF-16 code units.
+fn is_short(text: &str) -> bool {
+    const MOST: usize = 16_384;
+    // A character never has more UTF-16 units than UTF-8 bytes.
+    text.len() <= MOST || text.encode_utf16().take(MOST + 1).count() <= MOST
 }
 
 pub(crate) fn first_prompt() -> String {

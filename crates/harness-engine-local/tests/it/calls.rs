@@ -47,7 +47,7 @@ async fn a_run_returns_what_its_children_said_and_tells_of_everything_in_order()
     let request = bench.provider.request(2);
     let origin = request.origin.unwrap();
     assert_eq!((origin.call, origin.attempt), (2, 1));
-    assert_eq!(origin.run, bench.events.all()[0].run.as_str());
+    assert_eq!(&*origin.run, bench.events.all()[0].run.as_str());
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,7 +10,7 @@ use crate::double::{Double, Step, contract, request, root};
 
 async fn refuses(capabilities: Capabilities, request: StartSubagent, kind: ErrorKind, words: &str) {
     let provider = Double::with_capabilities("p", capabilities);
-    let error = LocalRegistry::new().start_on(provider.clone(), request).await.unwrap_err();
+    let error = LocalRegistry::new().start_on(&(provider.clone() as _), request).await.unwrap_err();
     assert_eq!(error.kind(), kind, "{error}");
     assert!(error.to_string().contains(words), "{error}");
     assert!(provider.requests().is_empty(), "the provider must not be called");
@@ -77,7 +77,7 @@ async fn a_child_deeper_than_the_limit_is_refused() {
 async fn a_child_just_as_deep_as_the_limit_is_started() {
     let provider = Double::new("p");
     let request = StartSubagent::new("x", root().with_depth(2)).with_max_depth(3);
-    LocalRegistry::new().start_on(provider.clone(), request).await.unwrap();
+    LocalRegistry::new().start_on(&(provider.clone() as _), request).await.unwrap();
     assert_eq!(provider.requests()[0].max_depth, Some(3));
 }
 
@@ -86,11 +86,11 @@ async fn a_preferred_tool_restriction_is_dropped_where_it_is_lacking() {
     let registry = LocalRegistry::new();
     let unable = Double::with_capabilities("p", Capabilities::ALL.with_tool_restriction(false));
     let tools = ToolRestriction::deny(["shell"]).preferred();
-    registry.start_on(unable.clone(), request().with_tools(tools.clone())).await.unwrap();
+    registry.start_on(&(unable.clone() as _), request().with_tools(tools.clone())).await.unwrap();
     assert_eq!(unable.requests()[0].tools, None);
 
     let able = Double::new("q");
-    registry.start_on(able.clone(), request().with_tools(tools)).await.unwrap();
+    registry.start_on(&(able.clone() as _), request().with_tools(tools)).await.unwrap();
     let passed = able.requests()[0].tools.clone().unwrap();
     assert_eq!(passed.filter, ToolFilter::Deny(vec!["shell".to_owned()]));
 }
@@ -106,7 +106,7 @@ async fn a_request_reaches_the_provider_unchanged() {
         .with_tools(ToolRestriction::allow_only(["read"]))
         .with_persona("critic")
         .with_model(ModelChoice::model("m").with_provider("v"));
-    LocalRegistry::new().start_on(provider.clone(), sent.clone()).await.unwrap();
+    LocalRegistry::new().start_on(&(provider.clone() as _), sent.clone()).await.unwrap();
 
     let [got] = &provider.requests()[..] else { panic!("one start") };
     // Rendered, the cancellation token tells its state; that it is the same one is checked below.
@@ -119,7 +119,7 @@ async fn a_request_reaches_the_provider_unchanged() {
 async fn a_provider_error_is_passed_on_unchanged() {
     let refusal = Error::new(ErrorKind::Provider, "no such program").with_source("exec failed");
     let provider = Double::new("p").then(Step::Fail(refusal));
-    let error = LocalRegistry::new().start_on(provider, request()).await.unwrap_err();
+    let error = LocalRegistry::new().start_on(&(provider.clone() as _), request()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Provider);
     assert_eq!(error.to_string(), "no such program");
     assert_eq!(std::error::Error::source(&error).unwrap().to_string(), "exec failed");

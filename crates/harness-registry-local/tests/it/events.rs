@@ -21,8 +21,8 @@ fn watched() -> (LocalRegistry, Arc<Notes>) {
 async fn a_failed_start_causes_no_event() {
     let (registry, notes) = watched();
     let provider = Double::new("p").then(Step::Fail(Error::new(ErrorKind::Provider, "no")));
-    registry.start_on(provider.clone(), request()).await.unwrap_err();
-    registry.start_on(provider, request().with_max_depth(0)).await.unwrap_err();
+    registry.start_on(&(provider.clone() as _), request()).await.unwrap_err();
+    registry.start_on(&(provider.clone() as _), request().with_max_depth(0)).await.unwrap_err();
     assert!(notes.lines().is_empty());
 }
 
@@ -31,7 +31,8 @@ async fn a_child_is_announced_when_its_start_is_done_and_not_before() {
     let (registry, notes) = watched();
     let permits = Arc::new(Semaphore::new(0));
     let provider = Double::new("p").then(Step::Wait(Arc::clone(&permits), Child::new("c")));
-    let mut start = registry.start_on(provider, request());
+    let on: Arc<dyn harness_subagent::SubagentProvider> = provider.clone();
+    let mut start = registry.start_on(&on, request());
     assert!(poll_once(&mut start).is_pending());
     assert!(notes.lines().is_empty());
     permits.add_permits(1);
@@ -45,7 +46,7 @@ async fn a_start_comes_before_the_end_of_a_child_that_has_ended_already() {
     let (registry, notes) = watched();
     let provider = Double::new("p");
     provider.then_child("c").ends(SubagentResult::completed("fast"));
-    let run = registry.start_on(provider, request()).await.unwrap();
+    let run = registry.start_on(&(provider.clone() as _), request()).await.unwrap();
     assert_eq!(notes.lines(), ["started 1 c on p"], "nobody has waited yet");
     run.result().await.unwrap();
     run.result().await.unwrap();
@@ -60,7 +61,7 @@ async fn sequences_differ_where_child_ids_come_again() {
     let provider = Double::new("p");
     for _ in 0..2 {
         provider.then_child("same");
-        drop(registry.start_on(provider.clone(), request()).await.unwrap());
+        drop(registry.start_on(&(provider.clone() as _), request()).await.unwrap());
     }
     assert_eq!(
         notes.lines(),
@@ -87,11 +88,11 @@ async fn events_name_parent_origin_and_label() {
     let parent = Parent::new("me", "/w").with_depth(2);
     let request =
         StartSubagent::new("x", parent.clone()).with_origin(Origin::new("r", 1, 2)).with_label("name");
-    drop(registry.start_on(Double::new("p"), request).await.unwrap());
+    drop(registry.start_on(&(Double::new("p") as _), request).await.unwrap());
     let children = keep.0.lock().unwrap();
     assert_eq!(children.len(), 2);
     for child in &*children {
-        assert_eq!(child.parent, parent);
+        assert_eq!(*child.parent, parent);
         assert_eq!(child.origin, Some(Origin::new("r", 1, 2)));
         assert_eq!(child.label.as_deref(), Some("name"));
         assert_eq!((child.sequence, child.provider.as_str(), child.id.as_str()), (1, "p", "p-1"));
@@ -111,7 +112,7 @@ async fn the_end_tells_the_result_as_the_registry_passed_it_on() {
         if number == 2 {
             request = request.with_output(contract());
         }
-        let run = registry.start_on(provider.clone(), request).await.unwrap();
+        let run = registry.start_on(&(provider.clone() as _), request).await.unwrap();
         let _ = run.result().await;
     }
     let ends: Vec<String> = notes.lines().into_iter().filter(|line| line.starts_with("ended")).collect();
@@ -132,7 +133,7 @@ async fn a_disposal_ends_a_child_whose_result_nobody_waited_for() {
     let provider = Double::new("p");
     let child = provider.then_child("c");
     child.dispose_permits.forget_permits(usize::MAX);
-    let run = registry.start_on(provider, request()).await.unwrap();
+    let run = registry.start_on(&(provider.clone() as _), request()).await.unwrap();
 
     let mut disposal = run.dispose();
     assert!(poll_once(&mut disposal).is_pending());
@@ -151,7 +152,7 @@ async fn a_dropped_disposal_still_ends_with_the_run() {
     let (registry, notes) = watched();
     let provider = Double::new("p");
     provider.then_child("c").dispose_permits.forget_permits(usize::MAX);
-    let run = registry.start_on(provider, request()).await.unwrap();
+    let run = registry.start_on(&(provider.clone() as _), request()).await.unwrap();
     {
         let mut disposal = run.dispose();
         assert!(poll_once(&mut disposal).is_pending());
@@ -165,7 +166,7 @@ async fn a_dropped_wait_loses_no_end() {
     let (registry, notes) = watched();
     let provider = Double::new("p");
     let child = provider.then_child("c");
-    let run = registry.start_on(provider, request()).await.unwrap();
+    let run = registry.start_on(&(provider.clone() as _), request()).await.unwrap();
     {
         let mut wait = run.result();
         assert!(poll_once(&mut wait).is_pending());
@@ -181,7 +182,7 @@ async fn concurrent_waits_cause_one_end() {
     let (registry, notes) = watched();
     let provider = Double::new("p");
     let child = provider.then_child("c");
-    let run = registry.start_on(provider, request()).await.unwrap();
+    let run = registry.start_on(&(provider.clone() as _), request()).await.unwrap();
     let ((), one, two, three) = tokio::join!(
         async { child.ends(SubagentResult::completed("x")) },
         run.result(),
@@ -196,13 +197,13 @@ async fn concurrent_waits_cause_one_end() {
 #[tokio::test]
 async fn an_observer_hears_only_of_children_whose_start_it_heard_of() {
     let registry = LocalRegistry::new();
-    let early = registry.start_on(Double::new("p"), request()).await.unwrap();
+    let early = registry.start_on(&(Double::new("p") as _), request()).await.unwrap();
     let notes = Arc::new(Notes::default());
     registry.observe(notes.clone());
     drop(early);
     assert!(notes.lines().is_empty());
-    drop(registry.start_on(Double::new("p"), request()).await.unwrap());
-    assert_eq!(notes.lines(), ["started 2 p-1 on p", "ended 2 p-1 dropped"]);
+    drop(registry.start_on(&(Double::new("p") as _), request()).await.unwrap());
+    assert_eq!(notes.lines(), ["started 1 p-1 on p", "ended 1 p-1 dropped"]);
 }
 
 /// Panics at every event, with a payload of the chosen kind.
@@ -235,7 +236,7 @@ async fn a_panicking_observer_reaches_neither_the_others_nor_the_children() {
     let provider = Double::new("p");
     provider.then_child("c").ends(SubagentResult::completed("ok"));
     registry.register(provider.clone()).unwrap();
-    let run = registry.start_on(provider, request()).await.unwrap();
+    let run = registry.start_on(&(provider.clone() as _), request()).await.unwrap();
     assert_eq!(run.result().await.unwrap().output, "ok");
     registry.unregister("p").unwrap();
 
@@ -256,7 +257,8 @@ impl SubagentObserver for Successor {
             return;
         }
         let registry = self.registry.get().unwrap().upgrade().unwrap();
-        let mut start = registry.start_on(self.provider.clone(), request());
+        let on: Arc<dyn harness_subagent::SubagentProvider> = self.provider.clone();
+        let mut start = registry.start_on(&on, request());
         let std::task::Poll::Ready(answer) = poll_once(&mut start) else {
             panic!("the double answers at once")
         };
@@ -275,7 +277,7 @@ async fn the_place_is_free_when_the_end_is_told() {
     });
     successor.registry.set(Arc::downgrade(&registry)).unwrap();
     registry.observe(successor.clone());
-    let run = registry.start_on(provider, request()).await.unwrap();
+    let run = registry.start_on(&(provider.clone() as _), request()).await.unwrap();
     run.dispose().await.unwrap();
     assert_eq!(*successor.answers.lock().unwrap(), [None]);
 }

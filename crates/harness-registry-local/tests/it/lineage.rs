@@ -26,7 +26,7 @@ async fn start(
 ) -> Result<Box<dyn SubagentRun>> {
     let provider = Double::new("p");
     provider.then_child(child);
-    registry.start_on(provider, request).await
+    registry.start_on(&(provider.clone() as _), request).await
 }
 
 async fn refusal(registry: &LocalRegistry, request: StartSubagent) -> ErrorKind {
@@ -146,7 +146,7 @@ impl SubagentProvider for Delegating {
     async fn start(&self, request: StartSubagent) -> Result<Box<dyn SubagentRun>> {
         let registry = self.registry.get().unwrap().upgrade().unwrap();
         assert!(registry.providers().is_empty());
-        registry.start_on(self.next.clone(), request).await
+        registry.start_on(&(self.next.clone() as _), request).await
     }
 }
 
@@ -155,8 +155,8 @@ async fn a_provider_may_call_back_while_it_starts() {
     let registry = Arc::new(LocalRegistry::builder().max_active_per_tree(2).build().unwrap());
     let provider = Arc::new(Delegating { registry: OnceLock::new(), next: Double::new("next") });
     provider.registry.set(Arc::downgrade(&registry)).unwrap();
-    let run = registry.start_on(provider.clone(), request()).await.unwrap();
-    let full = registry.start_on(provider, request()).await.unwrap_err();
+    let run = registry.start_on(&(provider.clone() as _), request()).await.unwrap();
+    let full = registry.start_on(&(provider.clone() as _), request()).await.unwrap_err();
     assert_eq!(full.kind(), ErrorKind::Capacity, "both starts have a place");
     run.dispose().await.unwrap();
 }

@@ -12,7 +12,7 @@ async fn outcome(request: StartSubagent, result: SubagentResult) -> SubagentResu
     let provider = Double::new("p");
     let child = provider.then_child("c");
     child.ends(result);
-    let run = LocalRegistry::new().start_on(provider, request).await.unwrap();
+    let run = LocalRegistry::new().start_on(&(provider.clone() as _), request).await.unwrap();
     let first = run.result().await.unwrap();
     assert_eq!(run.result().await.unwrap(), first, "every call gets the same answer");
     run.dispose().await.unwrap();
@@ -103,7 +103,7 @@ async fn every_start_is_judged_by_its_own_contract() {
     ] {
         let provider = Double::new("p");
         provider.then_child("c").ends(SubagentResult::handed_in(value));
-        let run = registry.start_on(provider, request().with_output(contract)).await.unwrap();
+        let run = registry.start_on(&(provider.clone() as _), request().with_output(contract)).await.unwrap();
         assert_eq!(run.result().await.unwrap().stop_reason.is_completed(), admitted);
     }
 }

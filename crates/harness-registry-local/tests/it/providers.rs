@@ -82,7 +82,7 @@ async fn unregistering_refuses_new_starts_and_leaves_children_alone() {
     assert!(!child.is_dropped());
     child.ends(harness_subagent::SubagentResult::completed("fine"));
     assert_eq!(run.result().await.unwrap().output, "fine");
-    registry.start_on(removed, request()).await.unwrap();
+    registry.start_on(&removed, request()).await.unwrap();
     assert_eq!(provider.requests().len(), 2, "whoever holds the provider may still start on it");
 }
 

@@ -53,7 +53,7 @@ fn racing_starts_never_exceed_the_total() {
                 barrier.wait();
                 block_on(async {
                     for _ in 0..50 {
-                        match registry.start_on(provider.clone(), request()).await {
+                        match registry.start_on(&(provider.clone() as _), request()).await {
                             Ok(run) => {
                                 started.fetch_add(1, Ordering::SeqCst);
                                 run.dispose().await.unwrap();
@@ -83,7 +83,7 @@ fn racing_starts_never_exceed_the_living() {
                 barrier.wait();
                 block_on(async {
                     for _ in 0..200 {
-                        match registry.start_on(provider.clone(), request()).await {
+                        match registry.start_on(&(provider.clone() as _), request()).await {
                             Ok(run) => {
                                 assert!(alive.fetch_add(1, Ordering::SeqCst) < 3);
                                 thread::yield_now();
@@ -101,7 +101,7 @@ fn racing_starts_never_exceed_the_living() {
         let provider = Double::new("p");
         let mut runs = Vec::new();
         for _ in 0..3 {
-            runs.push(registry.start_on(provider.clone(), request()).await.unwrap());
+            runs.push(registry.start_on(&(provider.clone() as _), request()).await.unwrap());
         }
     });
 }
@@ -136,7 +136,8 @@ fn racing_waits_get_the_same_judgement() {
     let provider = Double::new("p");
     let child = provider.then_child("c");
     let registry = LocalRegistry::new();
-    let run = block_on(registry.start_on(provider, request().with_output(contract()))).unwrap();
+    let run =
+        block_on(registry.start_on(&(provider.clone() as _), request().with_output(contract()))).unwrap();
     let barrier = Barrier::new(THREADS as usize + 1);
     thread::scope(|scope| {
         let waits: Vec<_> = (0..THREADS)

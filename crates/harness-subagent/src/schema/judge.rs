@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::fmt::Write as _;
 
-use serde_json::{Number, Value, json};
+use serde_json::{Map, Number, Value, json};
 
 use super::{Kind, MAX_LISTED, SchemaViolation};
 
@@ -11,6 +11,8 @@ use super::{Kind, MAX_LISTED, SchemaViolation};
 #[derive(Debug)]
 pub(super) enum Node {
     OneOf(Vec<Node>),
+    /// Any scalar of a type, as most of what values are made of.
+    Scalar(Kind),
     Typed(Box<Typed>),
 }
 
@@ -40,6 +42,16 @@ impl Node {
         if let Some(branches) = schema.get("oneOf").and_then(Value::as_array) {
             return Self::OneOf(branches.iter().map(Self::of).collect());
         }
+        let kind = schema
+            .get("type")
+            .and_then(Value::as_str)
+            .and_then(Kind::parse)
+            .expect("a checked schema has a type");
+        let is_limited =
+            ["enum", "const", "minimum", "maximum"].iter().any(|limit| schema.get(limit).is_some());
+        if kind.is_scalar() && !is_limited {
+            return Self::Scalar(kind);
+        }
         let required = schema.get("required").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         let properties = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
         let properties = properties.map(|(name, schema)| Property {
@@ -49,11 +61,7 @@ impl Node {
         });
         let number = |keyword| schema.get(keyword).and_then(Value::as_number).cloned();
         Self::Typed(Box::new(Typed {
-            kind: schema
-                .get("type")
-                .and_then(Value::as_str)
-                .and_then(Kind::parse)
-                .expect("a checked schema has a type"),
+            kind,
             properties: properties.collect(),
             is_closed: schema.get("additionalProperties") == Some(&Value::Bool(false)),
             items: schema.get("items").map(Self::of),
@@ -64,8 +72,19 @@ impl Node {
         }))
     }
 
+    #[inline]
     pub(super) fn admits(&self, value: &Value) -> bool {
         match self {
+            Self::Scalar(kind) => kind.admits_scalar(value),
+            Self::OneOf(_) | Self::Typed(_) => self.admits_within(value),
+        }
+    }
+
+    /// What is not a matter of the type alone. It stays a function of its own, so that the rest costs no call.
+    #[inline(never)]
+    fn admits_within(&self, value: &Value) -> bool {
+        match self {
+            Self::Scalar(kind) => kind.admits_scalar(value),
             Self::OneOf(branches) => {
                 branches.iter().filter(|branch| branch.admits(value)).take(2).count() == 1
             }
@@ -86,6 +105,9 @@ impl Node {
                     report(found, at, format!("must fit one of {forms}, and fits {fitting} of them"));
                 }
             }
+            Self::Scalar(kind) => {
+                kind.explain(value, at, found);
+            }
             Self::Typed(typed) => typed.explain(value, at, found),
         }
     }
@@ -93,6 +115,7 @@ impl Node {
     fn name(&self) -> &'static str {
         match self {
             Self::OneOf(_) => "a choice",
+            Self::Scalar(kind) => kind.name(),
             Self::Typed(typed) => typed.kind.name(),
         }
     }
@@ -100,27 +123,32 @@ impl Node {
 
 impl Typed {
     fn admits(&self, value: &Value) -> bool {
-        if !self.kind.admits(value) {
-            return false;
-        }
-        match value {
-            Value::Object(entries) => {
-                let mut known = 0;
-                for property in &self.properties {
-                    match entries.get(&property.name) {
-                        Some(value) if !property.node.admits(value) => return false,
-                        Some(_) => known += 1,
-                        None if property.is_required => return false,
-                        None => {}
-                    }
-                }
-                !self.is_closed || known == entries.len()
-            }
-            Value::Array(items) => {
+        match (self.kind, value) {
+            (Kind::Object, Value::Object(entries)) => self.admits_object(entries),
+            (Kind::Array, Value::Array(items)) => {
                 self.items.as_ref().is_none_or(|node| items.iter().all(|item| node.admits(item)))
             }
-            scalar => self.admits_scalar(scalar),
+            (kind, scalar) => kind.admits_scalar(scalar) && self.admits_scalar(scalar),
         }
+    }
+
+    fn admits_object(&self, entries: &Map<String, Value>) -> bool {
+        let mut known = 0;
+        // Most objects have their properties in the order of the schema's: those need not be looked for.
+        let mut rest = entries.iter();
+        for property in &self.properties {
+            let value = match rest.next() {
+                Some((name, value)) if *name == property.name => Some(value),
+                _ => entries.get(&property.name),
+            };
+            match value {
+                Some(value) if !property.node.admits(value) => return false,
+                Some(_) => known += 1,
+                None if property.is_required => return false,
+                None => {}
+            }
+        }
+        !self.is_closed || known == entries.len()
     }
 
     fn admits_scalar(&self, value: &Value) -> bool {
@@ -131,9 +159,8 @@ impl Typed {
     }
 
     fn explain(&self, value: &Value, at: &mut String, found: &mut Vec<SchemaViolation>) {
-        if !self.kind.admits(value) {
-            let (wanted, given) = (self.kind.name(), type_of(value));
-            return report(found, at, format!("must be of type {wanted}, and is of type {given}"));
+        if !self.kind.explain(value, at, found) {
+            return;
         }
         match value {
             Value::Object(entries) => {
@@ -187,12 +214,26 @@ impl Typed {
 }
 
 impl Kind {
+    fn is_scalar(self) -> bool {
+        !matches!(self, Self::Array | Self::Object)
+    }
+
     fn admits(self, value: &Value) -> bool {
         match self {
             Self::Array => value.is_array(),
             Self::Object => value.is_object(),
             scalar => scalar.admits_scalar(value),
         }
+    }
+
+    /// Reports a value of another type, and says whether it is of this one.
+    fn explain(self, value: &Value, at: &str, found: &mut Vec<SchemaViolation>) -> bool {
+        let is_admitted = self.admits(value);
+        if !is_admitted {
+            let (wanted, given) = (self.name(), type_of(value));
+            report(found, at, format!("must be of type {wanted}, and is of type {given}"));
+        }
+        is_admitted
     }
 }
 

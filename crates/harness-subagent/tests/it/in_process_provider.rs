@@ -493,7 +493,7 @@ async fn a_registry_lets_the_outcome_stand() {
     let mut reasons = Vec::new();
     for _ in 0..3 {
         let request = setup.request().with_output(contract());
-        let run = registry.start_on(setup.provider.clone(), request).await.unwrap();
+        let run = registry.start_on(&(setup.provider.clone() as _), request).await.unwrap();
         reasons.push(run.result().await.unwrap().stop_reason);
         run.dispose().await.unwrap();
     }

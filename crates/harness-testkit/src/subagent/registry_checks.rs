@@ -93,7 +93,7 @@ fn limited(
 
 async fn start(registry: &dyn SubagentRegistry, request: StartSubagent) -> Box<dyn SubagentRun> {
     let provider = registry.provider("mock").expect("the provider is registered");
-    started(within(PATIENCE, "the start", registry.start_on(provider, request)).await)
+    started(within(PATIENCE, "the start", registry.start_on(&provider, request)).await)
 }
 
 fn started(run: Result<Box<dyn SubagentRun>>) -> Box<dyn SubagentRun> {
@@ -102,7 +102,7 @@ fn started(run: Result<Box<dyn SubagentRun>>) -> Box<dyn SubagentRun> {
 
 async fn refused(registry: &dyn SubagentRegistry, request: StartSubagent, kind: ErrorKind) {
     let provider = registry.provider("mock").expect("the provider is registered");
-    match within(PATIENCE, "the start", registry.start_on(provider, request)).await {
+    match within(PATIENCE, "the start", registry.start_on(&provider, request)).await {
         Ok(_) => panic!("a start was let through that ought to be refused as {kind:?}"),
         Err(error) => assert_eq!(error.kind(), kind, "{error}"),
     }

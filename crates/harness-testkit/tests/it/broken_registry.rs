@@ -200,13 +200,13 @@ impl BrokenRegistry {
                 request.max_depth = Some(u32::MAX);
             }
             Fault::CountsByParent if request.parent.id.as_str().starts_with("mock/") => {
-                request.parent.depth = 0;
+                Arc::make_mut(&mut request.parent).depth = 0;
             }
             Fault::BelievesStrangers if request.parent.id.as_str() == "a stranger" => {
-                request.parent.depth = 0;
+                Arc::make_mut(&mut request.parent).depth = 0;
             }
             Fault::CountsAllTogether if request.parent.depth == 0 => {
-                request.parent = Parent::new("root", request.parent.workspace.clone());
+                request.parent = Parent::new("root", request.parent.workspace.clone()).into();
             }
             Fault::IgnoresMaximum => {
                 request.output = request.output.take().map(|contract| without_maximum(&contract));
@@ -292,17 +292,17 @@ impl SubagentRegistry for BrokenRegistry {
 
     async fn start_on(
         &self,
-        provider: Arc<dyn SubagentProvider>,
+        provider: &Arc<dyn SubagentProvider>,
         mut request: StartSubagent,
     ) -> Result<Box<dyn SubagentRun>> {
         if self.is(Fault::SpawnsTask) {
             tokio::spawn(async {});
         }
-        self.refuse_early(&*provider, &request)?;
+        self.refuse_early(&**provider, &request)?;
         *lock(&self.starts).entry(request.parent.id.clone()).or_default() += 1;
         let raw = Arc::new(Mutex::new(None));
-        let between = Arc::new(Between {
-            inner: Arc::clone(&provider),
+        let between: Arc<dyn SubagentProvider> = Arc::new(Between {
+            inner: Arc::clone(provider),
             common: Arc::clone(&self.common),
             original: request.clone(),
             raw: Arc::clone(&raw),
@@ -311,15 +311,15 @@ impl SubagentRegistry for BrokenRegistry {
         self.disguise(&mut request);
         let begun = if self.is(Fault::FinishesDroppedStart) && tokio::runtime::Handle::try_current().is_ok() {
             let inner = Arc::clone(&self.inner);
-            tokio::spawn(async move { inner.start_on(between, request).await })
+            tokio::spawn(async move { inner.start_on(&between, request).await })
                 .await
                 .expect("the start does not panic")
         } else {
-            self.inner.start_on(between, request).await
+            self.inner.start_on(&between, request).await
         };
         let run = match begun {
             Ok(run) => run,
-            Err(error) => return self.failed(error, provider, original).await,
+            Err(error) => return self.failed(error, Arc::clone(provider), original).await,
         };
         if self.is(Fault::LetsPanicsThrough) && self.common.panicked.load(Ordering::Relaxed) {
             drop(run);
@@ -361,7 +361,7 @@ impl BrokenRegistry {
             Fault::FailureKeepsPlace if by_provider && self.limits.is_some() => {
                 let (hidden, handle) = MockProvider::new(Capabilities::ALL);
                 handle.script([MockChild::hanging()]);
-                let held = self.inner.start_on(hidden, request).await;
+                let held = self.inner.start_on(&(hidden as _), request).await;
                 lock(&self.held).extend(held);
             }
             Fault::FailureIsNotCounted if by_provider => {

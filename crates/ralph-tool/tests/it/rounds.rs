@@ -82,7 +82,7 @@ async fn two_rounds_are_two_fresh_workers_and_one_report_between_them() {
     let requests = scene.workers.requests();
     let [one, two] = &requests[..] else { panic!("there are two workers") };
     for request in [one, two] {
-        assert_eq!(request.parent, parent());
+        assert_eq!(*request.parent, parent());
         assert_eq!(request.persona, None);
         // Nothing of the caller's own conversation or identity is in what a worker is told.
         assert!(!request.prompt.contains("caller"), "{}", request.prompt);

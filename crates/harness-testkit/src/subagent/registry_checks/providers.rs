@@ -80,7 +80,7 @@ pub async fn unregistered_provider_can_be_started_on(fixture: &dyn RegistryFixtu
     let (registry, handle) = with_mock(fixture, Capabilities::NONE);
     let pinned = registry.provider("mock").expect("it is registered");
     registry.unregister("mock");
-    let run = within(PATIENCE, "the start", registry.start_on(pinned, request())).await;
+    let run = within(PATIENCE, "the start", registry.start_on(&pinned, request())).await;
     release(started(run)).await;
     assert_eq!(handle.starts(), 1);
 }

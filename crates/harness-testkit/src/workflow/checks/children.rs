@@ -110,9 +110,9 @@ pub async fn child_is_asked_for_what_the_call_says(constructor: &EngineConstruct
     assert_eq!(asked.prompt, ask.prompt);
     assert_eq!(asked.label.as_deref(), Some("first line"));
     assert_eq!((asked.output, asked.model, asked.tools), (ask.output, ask.model, ask.tools));
-    assert_eq!(asked.parent, request(&[]).parent);
+    assert_eq!(*asked.parent, request(&[]).parent);
     let origin = asked.origin.expect("a child of a run has an origin");
-    assert_eq!((origin.run.as_str(), origin.call, origin.attempt), (run.id().as_str(), 1, 1));
+    assert_eq!((&*origin.run, origin.call, origin.attempt), (run.id().as_str(), 1, 1));
     let plain = bench.provider.request(2);
     assert_eq!((plain.output, plain.model, plain.tools), (None, None, None));
     assert_eq!(plain.origin.map(|origin| origin.call), Some(2));

@@ -70,7 +70,7 @@ impl SubagentRegistry for LateFirstStart {
 
     async fn start_on(
         &self,
-        provider: Arc<dyn SubagentProvider>,
+        provider: &Arc<dyn SubagentProvider>,
         request: StartSubagent,
     ) -> Result<Box<dyn SubagentRun>> {
         if request.origin.as_ref().is_some_and(|origin| origin.call == 1) {

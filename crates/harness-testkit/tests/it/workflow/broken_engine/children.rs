@@ -35,7 +35,7 @@ impl BrokenRegistry {
             WorkflowEventKind::AgentEnded { call, end },
         ];
         for kind in kinds {
-            self.teller.tell(&WorkflowEvent::new(origin.run.as_str().into(), 99, kind));
+            self.teller.tell(&WorkflowEvent::new(origin.run.as_ref().into(), 99, kind));
         }
     }
 }
@@ -64,9 +64,10 @@ impl SubagentRegistry for BrokenRegistry {
 
     async fn start_on(
         &self,
-        mut provider: Arc<dyn SubagentProvider>,
+        provider: &Arc<dyn SubagentProvider>,
         mut request: StartSubagent,
     ) -> Result<Box<dyn SubagentRun>> {
+        let mut provider = Arc::clone(provider);
         match self.fault {
             EngineFault::LooksProviderUpAnew => {
                 provider = self.inner.provider(provider.name()).unwrap_or(provider);
@@ -81,7 +82,7 @@ impl SubagentRegistry for BrokenRegistry {
                 let (registry, detached) = (Arc::clone(&self.inner), request.clone());
                 // The task goes on when this future is dropped, and holds on to what it leaves.
                 let start = tokio::spawn(async move {
-                    let run: Arc<dyn SubagentRun> = registry.start_on(provider, detached).await?.into();
+                    let run: Arc<dyn SubagentRun> = registry.start_on(&provider, detached).await?.into();
                     std::mem::forget(Arc::clone(&run));
                     Ok(run)
                 });
@@ -90,7 +91,7 @@ impl SubagentRegistry for BrokenRegistry {
             }
             _ => {}
         }
-        let started = self.inner.start_on(Arc::clone(&provider), request.clone()).await;
+        let started = self.inner.start_on(&provider, request.clone()).await;
         let run = match started {
             Ok(run) => run,
             Err(error) => {
@@ -100,7 +101,7 @@ impl SubagentRegistry for BrokenRegistry {
                 if self.fault != EngineFault::RetriesFailedStart {
                     return Err(error);
                 }
-                self.inner.start_on(provider, request).await?
+                self.inner.start_on(&provider, request).await?
             }
         };
         Ok(Box::new(BrokenChild { inner: run.into(), fault: self.fault }))
