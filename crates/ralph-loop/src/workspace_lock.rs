@@ -5,7 +5,6 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use harness_workflow::RunId;
-use sha2::{Digest, Sha256};
 
 use crate::state::State;
 use crate::{shown, typed};
@@ -24,9 +23,7 @@ pub(crate) struct WorkspaceLock {
 impl WorkspaceLock {
     /// Takes the workspace for `run`. With `shared` others may work there too, which they must allow as well.
     pub(crate) fn take(state: &State, workspace: &Path, run: &RunId, shared: bool) -> Result<Self> {
-        let name = Sha256::digest(workspace.as_os_str().as_encoded_bytes());
-        let name: String = name.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-        let path = state.locks().join(name);
+        let path = state.locks().join(name_of(workspace.as_os_str().as_encoded_bytes()));
         let mut file = File::options()
             .read(true)
             .write(true)
@@ -79,5 +76,28 @@ impl Drop for WorkspaceLock {
             // At worst the next runner looks for leftovers that are not there.
             let _ = file.set_len(0);
         }
+    }
+}
+
+/// Names the file of a workspace: the FNV-1a hash of its path, of 128 bits.
+///
+/// Nobody gains by two workspaces that share a file, so it need not withstand anybody. It is at hand at once, and what
+/// does withstand asks the processor first what it can do, which takes longer than all else about a lock.
+fn name_of(path: &[u8]) -> String {
+    const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
+    let hash = path.iter().fold(BASIS, |hash, byte| (hash ^ u128::from(*byte)).wrapping_mul(PRIME));
+    format!("{hash:032x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_fnv_1a_hashes() {
+        assert_eq!(name_of(b""), "6c62272e07bb014262b821756295c58d");
+        assert_eq!(name_of(b"a"), "d228cb696f1a8caf78912b704e4a8964");
+        assert_eq!(name_of(b"foobar"), "343e1662793c64bf6f0d3597ba446f18");
     }
 }
