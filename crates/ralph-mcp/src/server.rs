@@ -285,6 +285,59 @@ impl Handler {
         })
     }
 
+    /// Answers a call of a tool.
+    async fn called(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let args = Value::Object(request.arguments.unwrap_or_default());
+        let answered = match &*request.name {
+            name if name == self.name() => {
+                if takes_tasks(&context) {
+                    let args = without_run_id(args);
+                    return Ok(match self.start(args).await {
+                        Ok(Started { run, facts }) => {
+                            let task = Self::task(&run, &facts, TaskStatus::Working);
+                            CallToolResponse::Task(CreateTaskResult::new(task))
+                        }
+                        Err(refused) => refused.into(),
+                    });
+                }
+                Ok(self.in_the_foreground(args, &context).await)
+            }
+            START => Ok(match self.start(args).await {
+                Ok(Started { run, facts }) => stands(&run, &facts),
+                Err(refused) => refused,
+            }),
+            STATUS => self.status(&args).await,
+            WAIT => self.wait(&args, &context).await,
+            RESULT => self.result(&args).await,
+            CANCEL => self.cancel(&args).await,
+            _ => return Err(ErrorData::invalid_params("there is no such tool here", None)),
+        };
+        Ok(answered.unwrap_or_else(|refusal| refused(&refusal)).into())
+    }
+
+    /// Answers where a run stands that a client knows as a task.
+    async fn looked_at(&self, run: RunId) -> Result<GetTaskResult, ErrorData> {
+        let facts = self.facts(&run).await.map_err(|refusal| no_task(&refusal))?;
+        let status = RunStatus::of(&run, &facts);
+        let task = Self::task(&run, &facts, TaskStatus::Working);
+        let payload = match (&facts.standing, status.outcome.as_deref()) {
+            (Standing::Running, _) => TaskPayload::Working,
+            (Standing::Ended(_), Some("cancelled")) => TaskPayload::Cancelled,
+            // A task cannot be interrupted. To its client the call has failed, with how the run can go on.
+            (Standing::Interrupted, _) => {
+                TaskPayload::Completed { result: as_object(&refused(&interrupted(&run)))? }
+            }
+            (Standing::Ended(_), _) => {
+                TaskPayload::Completed { result: as_object(&self.ended(&run, facts).await)? }
+            }
+        };
+        Ok(GetTaskResult::new(DetailedTask::new(task, payload)))
+    }
+
     /// Returns what `ralph` would have returned of a run that has ended.
     async fn ended(&self, run: &RunId, facts: RunFacts) -> CallToolResult {
         let Standing::Ended(result) = facts.standing else { return refused(&interrupted(run)) };
@@ -451,60 +504,22 @@ impl ServerHandler for Handler {
         self.tools().iter().find(|tool| tool.name == name).cloned()
     }
 
-    async fn call_tool(
+    fn call_tool(
         &self,
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, ErrorData> {
-        let args = Value::Object(request.arguments.unwrap_or_default());
-        let answered = match &*request.name {
-            name if name == self.name() => {
-                if takes_tasks(&context) {
-                    let args = without_run_id(args);
-                    return Ok(match self.start(args).await {
-                        Ok(Started { run, facts }) => {
-                            let task = Self::task(&run, &facts, TaskStatus::Working);
-                            CallToolResponse::Task(CreateTaskResult::new(task))
-                        }
-                        Err(refused) => refused.into(),
-                    });
-                }
-                Ok(self.in_the_foreground(args, &context).await)
-            }
-            START => Ok(match self.start(args).await {
-                Ok(Started { run, facts }) => stands(&run, &facts),
-                Err(refused) => refused,
-            }),
-            STATUS => self.status(&args).await,
-            WAIT => self.wait(&args, &context).await,
-            RESULT => self.result(&args).await,
-            CANCEL => self.cancel(&args).await,
-            _ => return Err(ErrorData::invalid_params("there is no such tool here", None)),
-        };
-        Ok(answered.unwrap_or_else(|refusal| refused(&refusal)).into())
+    ) -> impl Future<Output = Result<CallToolResponse, ErrorData>> + Send + '_ {
+        // The SDK has room for this future in several others, that of the first message among them.
+        Box::pin(self.called(request, context))
     }
 
-    async fn get_task(
+    fn get_task(
         &self,
         request: GetTaskParams,
         _context: RequestContext<RoleServer>,
-    ) -> Result<GetTaskResult, ErrorData> {
-        let run = RunId::from(request.task_id);
-        let facts = self.facts(&run).await.map_err(|refusal| no_task(&refusal))?;
-        let status = RunStatus::of(&run, &facts);
-        let task = Self::task(&run, &facts, TaskStatus::Working);
-        let payload = match (&facts.standing, status.outcome.as_deref()) {
-            (Standing::Running, _) => TaskPayload::Working,
-            (Standing::Ended(_), Some("cancelled")) => TaskPayload::Cancelled,
-            // A task cannot be interrupted. To its client the call has failed, with how the run can go on.
-            (Standing::Interrupted, _) => {
-                TaskPayload::Completed { result: as_object(&refused(&interrupted(&run)))? }
-            }
-            (Standing::Ended(_), _) => {
-                TaskPayload::Completed { result: as_object(&self.ended(&run, facts).await)? }
-            }
-        };
-        Ok(GetTaskResult::new(DetailedTask::new(task, payload)))
+    ) -> impl Future<Output = Result<GetTaskResult, ErrorData>> + Send + '_ {
+        // As above.
+        Box::pin(self.looked_at(RunId::from(request.task_id)))
     }
 
     /// A loop never asks its client for anything, so there is nothing to take in.
