@@ -1,7 +1,7 @@
 use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use harness_workflow::RunId;
@@ -23,7 +23,7 @@ pub(crate) struct WorkspaceLock {
 impl WorkspaceLock {
     /// Takes the workspace for `run`. With `shared` others may work there too, which they must allow as well.
     pub(crate) fn take(state: &State, workspace: &Path, run: &RunId, shared: bool) -> Result<Self> {
-        let path = state.locks().join(name_of(workspace.as_os_str().as_encoded_bytes()));
+        let path = path_of(state, workspace);
         let mut file = File::options()
             .read(true)
             .write(true)
@@ -38,8 +38,10 @@ impl WorkspaceLock {
                 let mut before = String::new();
                 file.read_to_string(&mut before)
                     .with_context(|| format!("cannot read {}", path.display()))?;
-                file.set_len(0)?;
-                file.rewind()?;
+                if !before.is_empty() {
+                    file.set_len(0)?;
+                    file.rewind()?;
+                }
                 write!(file, "{run}").with_context(|| format!("cannot write {}", path.display()))?;
                 let abandoned = (!shared && !before.is_empty()).then_some(before);
                 Ok(Self { file: Some(file), abandoned })
@@ -64,6 +66,14 @@ impl WorkspaceLock {
         }
     }
 
+    /// Takes the workspace for `run` if the last runner was killed here, and leaves it alone otherwise.
+    pub(crate) fn take_abandoned(state: &State, workspace: &Path, run: &RunId) -> Option<Self> {
+        // What is empty was left by a runner that ended as it should, and need not be touched.
+        let is_named = std::fs::metadata(path_of(state, workspace)).is_ok_and(|file| file.len() > 0);
+        let lock = if is_named { Self::take(state, workspace, run, false).ok()? } else { return None };
+        lock.abandoned().is_some().then_some(lock)
+    }
+
     /// The run whose runner was killed here, if the last one was.
     pub(crate) fn abandoned(&self) -> Option<&str> {
         self.abandoned.as_deref()
@@ -77,6 +87,10 @@ impl Drop for WorkspaceLock {
             let _ = file.set_len(0);
         }
     }
+}
+
+fn path_of(state: &State, workspace: &Path) -> PathBuf {
+    state.locks().join(name_of(workspace.as_os_str().as_encoded_bytes()))
 }
 
 /// Names the file of a workspace: the FNV-1a hash of its path, of 128 bits.
