@@ -299,7 +299,9 @@ impl Agent {
     pub(crate) fn command_line(&self) -> String {
         let arguments: Vec<_> = self.arguments.iter().map(|word| typed::quoted(word)).collect();
         // The agent of the demo.
-        if std::env::current_exe().is_ok_and(|ours| ours == Path::new(&self.program)) {
+        if self.program.contains('/')
+            && std::env::current_exe().is_ok_and(|ours| ours == Path::new(&self.program))
+        {
             return typed::command(&arguments.join(" "));
         }
         let program = shown::path(Path::new(&self.program));

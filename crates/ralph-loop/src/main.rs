@@ -18,6 +18,7 @@ mod doctor;
 mod exit;
 mod known_agent;
 mod launch;
+mod library_errors;
 mod logs;
 mod mcp;
 mod outcome;
@@ -47,7 +48,6 @@ mod workspace_state;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
-use tracing_subscriber::filter::LevelFilter;
 
 use crate::arguments::{AttachArguments, Cli, Command, WorkerArguments};
 use crate::exit::{Exit, Failure};
@@ -55,13 +55,9 @@ use crate::settings::{Origin, Settings};
 use crate::temporal::Request;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    tracing_subscriber::fmt()
-        .with_max_level(LevelFilter::ERROR)
-        .with_writer(std::io::stderr)
-        .without_time()
-        .init();
-    match carry_out(cli.command) {
+    let command = parse();
+    library_errors::print();
+    match carry_out(command) {
         Ok(exit) => exit.into(),
         // Whoever closed our output has seen enough.
         Err(failure) if failure.is_lost_reader() => Exit::Complete.into(),
@@ -72,31 +68,43 @@ fn main() -> ExitCode {
     }
 }
 
+/// Reads the command line, or ends the program.
+#[inline(never)]
+fn parse() -> Command {
+    Cli::parse().command
+}
+
+/// Carries out a command in a stack frame of its own. In one for all of them each would pay for the largest.
+#[inline(never)]
+fn alone(command: impl FnOnce() -> Result<Exit, Failure>) -> Result<Exit, Failure> {
+    command()
+}
+
 fn carry_out(command: Command) -> Result<Exit, Failure> {
     match command {
-        Command::Run(arguments) => run::run(arguments),
-        Command::Demo(arguments) => demo::demo(arguments.display),
-        Command::Runs(arguments) => runs::runs(&arguments),
-        Command::Show(arguments) => show::show(arguments),
-        Command::Logs(arguments) => logs::logs(&arguments),
-        Command::Resume(arguments) => run::resume(&arguments),
-        Command::Continue(arguments) => run::go_on(arguments),
-        Command::Cancel(arguments) => cancel::cancel(&arguments),
-        Command::Attach(arguments) => attach(arguments),
-        Command::Worker(arguments) => worker(arguments),
-        Command::Mcp(arguments) => mcp::mcp(arguments),
-        Command::Config(arguments) => config::config(&arguments),
-        Command::Doctor(arguments) => doctor::doctor(&arguments),
-        Command::Validate(arguments) => validate::validate(&arguments),
-        Command::Schema(arguments) => validate::schema(&arguments),
-        Command::Completions { shell } => {
+        Command::Run(arguments) => alone(|| run::run(arguments)),
+        Command::Demo(arguments) => alone(|| demo::demo(arguments.display)),
+        Command::Runs(arguments) => alone(|| runs::runs(&arguments)),
+        Command::Show(arguments) => alone(|| show::show(arguments)),
+        Command::Logs(arguments) => alone(|| logs::logs(&arguments)),
+        Command::Resume(arguments) => alone(|| run::resume(&arguments)),
+        Command::Continue(arguments) => alone(|| run::go_on(arguments)),
+        Command::Cancel(arguments) => alone(|| cancel::cancel(&arguments)),
+        Command::Attach(arguments) => alone(|| attach(arguments)),
+        Command::Worker(arguments) => alone(|| worker(arguments)),
+        Command::Mcp(arguments) => alone(|| mcp::mcp(arguments)),
+        Command::Config(arguments) => alone(|| config::config(&arguments)),
+        Command::Doctor(arguments) => alone(|| doctor::doctor(&arguments)),
+        Command::Validate(arguments) => alone(|| validate::validate(&arguments)),
+        Command::Schema(arguments) => alone(|| validate::schema(&arguments)),
+        Command::Completions { shell } => alone(|| {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "ralph-loop", &mut script);
             output::print(&String::from_utf8_lossy(&script))?;
             Ok(Exit::Complete)
-        }
-        Command::DemoAgent => demo::agent(),
-        Command::Capture => capture::capture(),
+        }),
+        Command::DemoAgent => alone(demo::agent),
+        Command::Capture => alone(capture::capture),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 
@@ -66,8 +67,8 @@ pub(crate) fn mcp(arguments: McpArguments) -> std::result::Result<Exit, Failure>
         ));
     }
     // An agent that a killed server has left works on until somebody ends it.
-    if let Ok(lock) = WorkspaceLock::take(&state, &launch.workspace, &RunId::from("mcp"), shared_workspace)
-        && lock.abandoned().is_some()
+    if !shared_workspace
+        && let Some(_lock) = WorkspaceLock::take_abandoned(&state, &launch.workspace, &RunId::from("mcp"))
     {
         run::sweep()?;
     }
@@ -76,7 +77,8 @@ pub(crate) fn mcp(arguments: McpArguments) -> std::result::Result<Exit, Failure>
         .build()
         .context("cannot start the runtime")
         .map_err(Failure::environment)?;
-    let served = runtime.block_on(async {
+    // It is large, and stays where it is made.
+    let served = pin!(async {
         let Wired { engine, tool } = launch.wire(&state, StopCause::default())?;
         let part = Part { state, launch, shared_workspace, runs: RunThread::default() };
         let host = Arc::new(Host { part: Arc::new(part), engine, parent, tool });
@@ -90,6 +92,7 @@ pub(crate) fn mcp(arguments: McpArguments) -> std::result::Result<Exit, Failure>
         host.interrupt().await;
         served.context("the client cannot be served")
     });
+    let served = runtime.block_on(served);
     // A read of standard input may be under way that nothing can end.
     runtime.shutdown_background();
     served.map_err(Failure::environment)?;

@@ -16,7 +16,8 @@ pub(crate) const BAD: Style = AnsiColor::Red.on_default();
 
 /// Prints a line on standard error. Nothing can be done about one that is closed.
 pub(crate) fn warn(line: &str) {
-    let _ = writeln!(anstream::stderr().lock(), "{line}");
+    // In one piece: standard error has no buffer.
+    let _ = anstream::stderr().lock().write_all(format!("{line}\n").as_bytes());
 }
 
 /// Tells on standard error what ends the program. On a terminal it is wrapped; a log gets it in one piece.

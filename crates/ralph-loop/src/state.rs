@@ -1,5 +1,5 @@
 use std::fs::{DirBuilder, File, Permissions};
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,12 +39,17 @@ impl State {
                 .join(".local/state"),
         };
         let root = base.join("ralph-loop");
-        for directory in [root.clone(), root.join("launches"), root.join("locks"), root.join("workspaces")] {
-            DirBuilder::new()
-                .mode(0o700)
-                .recursive(true)
-                .create(&directory)
-                .with_context(|| format!("cannot make the state directory {}", directory.display()))?;
+        let make = |directory: &Path, above: bool| {
+            let made = DirBuilder::new().mode(0o700).recursive(above).create(directory);
+            match made {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error)
+                    .with_context(|| format!("cannot make the state directory {}", directory.display())),
+                _ => Ok(()),
+            }
+        };
+        make(&root, true)?;
+        for name in ["launches", "locks", "workspaces"] {
+            make(&root.join(name), false)?;
         }
         let rights = std::fs::metadata(&root)?.permissions().mode();
         if rights & 0o077 != 0 {
