@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use harness_subagent::SubagentRegistry;
 use harness_workflow::{WorkflowEngine, WorkflowRef, WorkflowRun};
@@ -23,7 +23,8 @@ pub struct RalphTool {
     config: RalphConfig,
     engine: Arc<dyn WorkflowEngine>,
     registry: Arc<dyn SubagentRegistry>,
-    definition: Arc<ToolDefinition>,
+    /// Made when it is first asked for, and shared with the tools that were made of this one.
+    definition: Arc<OnceLock<ToolDefinition>>,
 }
 
 impl RalphTool {
@@ -48,8 +49,7 @@ impl RalphTool {
         for warning in config.warnings(engine.max_agents()) {
             tracing::warn!(code = warning.code(), "{warning}");
         }
-        let definition = Arc::new(ToolDefinition::new(&config));
-        Ok(Self { config, engine, registry, definition })
+        Ok(Self { config, engine, registry, definition: Arc::default() })
     }
 
     /// Makes the same tool on another engine, with the configuration, the registry and the definition of this one.
@@ -77,7 +77,7 @@ impl RalphTool {
     /// Returns what a model is told of the tool. Never changes.
     #[must_use]
     pub fn definition(&self) -> &ToolDefinition {
-        &self.definition
+        self.definition.get_or_init(|| ToolDefinition::new(&self.config))
     }
 
     /// Returns what a model is told about when to use the tool. Never changes.

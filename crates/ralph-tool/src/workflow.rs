@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
 use harness_subagent::{OutputContract, StopReason, ToolRestriction};
@@ -47,8 +47,8 @@ pub fn workflow() -> Arc<dyn Workflow> {
         "Works on one objective in rounds, each by a fresh agent that knows the workspace and the last report only.",
     )
     .with_phase(PhaseMeta::new(PHASE).with_detail("One fresh agent after another, until one ends the job."));
-    let schema = OutputContract::new(schema::child_schema()).expect("the report's schema can be enforced");
-    Arc::new(RalphLoop { meta, schema })
+    let schema = || OutputContract::new(schema::child_schema()).expect("the report's schema can be enforced");
+    Arc::new(RalphLoop { meta, schema: LazyLock::new(schema) })
 }
 
 /// Names the Ralph loop in a request.
@@ -70,8 +70,8 @@ pub fn workflows() -> WorkflowCatalog {
 #[derive(Debug)]
 struct RalphLoop {
     meta: WorkflowMeta,
-    /// The schema of a report, shared by all runs.
-    schema: OutputContract,
+    /// The schema of a report, shared by all runs and made for the first one.
+    schema: LazyLock<OutputContract>,
 }
 
 #[async_trait]
