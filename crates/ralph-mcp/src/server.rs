@@ -127,8 +127,17 @@ impl Handler {
         self.host.tool().config().resolve_max_rounds(args.get("maxRounds")).ok()
     }
 
+    /// Refuses arguments that the tool would refuse before there is a run, so that none is prepared for them.
+    fn refusal(&self, args: &Value) -> Option<CallToolResult> {
+        let error = self.host.tool().check(args).err()?;
+        Some(self.outcome(&Err(LoopError::from(error))))
+    }
+
     /// Runs a loop for a client that waits for it.
     async fn in_the_foreground(&self, args: Value, context: &RequestContext<RoleServer>) -> CallToolResult {
+        if let Some(refusal) = self.refusal(&args) {
+            return refusal;
+        }
         let cap = self.cap(&args);
         match self.runs.begin(&new_run(), Begin::New(args), cap, Ground::Foreground) {
             Ok(live) => {
@@ -146,6 +155,9 @@ impl Handler {
     async fn start(&self, args: Value) -> Result<Started, CallToolResult> {
         let (run, begin, cap) = match args.get("runId") {
             None | Some(Value::Null) => {
+                if let Some(refusal) = self.refusal(&args) {
+                    return Err(refusal);
+                }
                 let cap = self.cap(&args);
                 (new_run(), Begin::New(args), cap)
             }

@@ -63,6 +63,20 @@ const CALL_CANCELLED: &str = "the call was cancelled";
 /// The reason that a run is cancelled with when nobody waits for its call any more.
 const CALL_DROPPED: &str = "the call was dropped";
 
+/// Refuses arguments with which no call starts a run.
+pub(crate) fn check(config: &RalphConfig, args: &Value) -> Result<(), RalphError> {
+    wanted(config, &CallArguments::read(args)?).map(drop)
+}
+
+/// Returns the objective and the rounds that a call asks for.
+fn wanted<'a>(config: &RalphConfig, args: &CallArguments<'a>) -> Result<(&'a str, u64), RalphError> {
+    let objective = text::trim(args.objective);
+    if objective.is_empty() {
+        return Err(RalphError::ObjectiveEmpty);
+    }
+    Ok((objective, config.resolve_max_rounds(args.max_rounds)?))
+}
+
 /// Carries one call out, from its arguments to the run's disposal.
 pub(crate) async fn run(
     config: &RalphConfig,
@@ -73,11 +87,7 @@ pub(crate) async fn run(
 ) -> Result<Envelope, RalphError> {
     let args = CallArguments::read(args)?;
     let parent = context.parent.ok_or(RalphError::NoCallingAgent)?;
-    let objective = text::trim(args.objective);
-    if objective.is_empty() {
-        return Err(RalphError::ObjectiveEmpty);
-    }
-    let max_rounds = config.resolve_max_rounds(args.max_rounds)?;
+    let (objective, max_rounds) = wanted(config, &args)?;
     check_provider(config.subagent_provider(), registry)?;
     if let Some(handoff) = &context.handoff {
         handoff

@@ -86,6 +86,16 @@ impl RalphTool {
         PromptSection::RALPH
     }
 
+    /// Refuses arguments that a [`call`](Self::call) refuses whoever makes it: those that are not formed well, that
+    /// have no objective, or that want rounds which nobody may have. For a host that prepares something for a run.
+    ///
+    /// # Errors
+    ///
+    /// What the call would return.
+    pub fn check(&self, args: &Value) -> Result<(), RalphError> {
+        call::check(&self.config, args)
+    }
+
     /// Runs the loop and returns how it ended.
     ///
     /// - The host has checked that the arguments fit the input schema and that the call is not cancelled already. It

@@ -24,6 +24,7 @@ async fn refused(stage: &Stage, args: Value, context: CallContext) -> String {
 async fn a_bad_call_is_refused_before_the_engine_is_asked() {
     let stage = Stage::settable(json!({ "maxRounds": 5 }));
     let ok = json!({ "objective": "o" });
+    assert!(stage.tool.check(&ok).is_ok());
     assert_eq!(refused(&stage, ok, CallContext::default()).await, "no-calling-agent");
     for (args, code) in [
         (json!({}), "invalid-arguments"),
@@ -37,6 +38,7 @@ async fn a_bad_call_is_refused_before_the_engine_is_asked() {
         (json!({ "objective": "o", "maxRounds": "NaN" }), "max-rounds-invalid"),
         (json!({ "objective": "o", "maxRounds": 6 }), "max-rounds-over-ceiling"),
     ] {
+        assert_eq!(stage.tool.check(&args).unwrap_err().code(), code, "{args}");
         assert_eq!(refused(&stage, args.clone(), context()).await, code, "{args}");
     }
 }
