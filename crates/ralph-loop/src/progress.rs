@@ -59,7 +59,9 @@ impl Rounds {
 
 impl Progress {
     pub(crate) fn new(display: DisplayArguments, max_rounds: u64) -> Self {
-        let live = (!display.json && std::io::stderr().is_terminal()).then(|| {
+        // A terminal that cannot clear a line gets lines for each thing that happens, as a log does.
+        let can_clear = || std::env::var_os("TERM").is_some_and(|term| term != "dumb");
+        let live = (!display.json && std::io::stderr().is_terminal() && can_clear()).then(|| {
             let style = ProgressStyle::with_template("{spinner} {prefix}  {elapsed}  {wide_msg}")
                 .expect("the template is well-formed");
             // Nothing is drawn before the first round.

@@ -39,6 +39,14 @@ fn colours_stay_away_if_asked() {
 }
 
 #[test]
+fn a_terminal_that_cannot_clear_a_line_gets_a_line_for_each_start() {
+    let (stage, agent) = stage();
+    let seen = on_a_terminal(&stage, &["run", "do it", "--", &agent], &[("TERM", "dumb")]);
+    assert!(seen.contains("round 1 of 20 started"), "{seen:?}");
+    assert!(!seen.contains("\u{1b}[2K"), "{seen:?}");
+}
+
+#[test]
 fn json_brings_no_live_line() {
     let (stage, agent) = stage();
     let seen = on_a_terminal(&stage, &["run", "do it", "--json", "--", &agent], &[]);
