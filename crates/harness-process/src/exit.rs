@@ -33,6 +33,23 @@ pub(crate) fn reap(pid: Pid) -> Exit {
     look(pid, WaitIdOptions::EXITED | WaitIdOptions::NOHANG)
 }
 
+/// Returns whether a child of ours is alive, whichever thread started it. The dead that wait to be reaped do not count.
+#[cfg(target_os = "linux")]
+pub(crate) fn is_any_alive() -> bool {
+    // Who asks for the stopped alone is told that there is nobody to wait for, however many are dead.
+    let found = waitid(WaitId::All, WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT);
+    !matches!(found, Err(rustix::io::Errno::CHILD))
+}
+
+/// Returns whether a child of ours is dead and waits to be reaped.
+#[cfg(target_os = "linux")]
+pub(crate) fn is_any_dead() -> bool {
+    matches!(
+        waitid(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT),
+        Ok(Some(_)) | Err(rustix::io::Errno::INTR)
+    )
+}
+
 /// Waits until the child `pid` has exited or the time is up, and leaves it as it is. For a thread that may
 /// be blocked.
 pub(crate) fn wait_blocking(pid: Pid, until: Instant) {

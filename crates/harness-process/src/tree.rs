@@ -115,6 +115,7 @@ impl Tree {
             live::leave(pid);
             exit::reap(self.leader)
         };
+        self.kin.bury_dead();
         let (killed, mut survivors) = self.kin.account();
         if exit == Exit::NotYet {
             survivors.push(pid);

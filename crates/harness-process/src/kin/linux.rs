@@ -1,6 +1,7 @@
 use std::time::{Duration, Instant};
 
 use crate::{
+    exit,
     hunt::{self, Catch, Quarry},
     live, mark,
     process_table::{self, Marking, Stat},
@@ -107,6 +108,16 @@ impl Kin {
         }
     }
 
+    /// Takes leave of the dead among what the leader, which has been reaped, has left.
+    pub(crate) fn bury_dead(&self) {
+        if subreaper::is_adopting() && exit::is_any_dead() {
+            let _alone = live::alone();
+            let us = process_table::stat(std::process::id()).map(|us| us.session);
+            let dead = adopted().filter_map(process_table::stat).filter(|stat| stat.zombie);
+            dead.filter(|stat| self.is_known(stat) || Some(stat.session) != us).for_each(hunt::bury);
+        }
+    }
+
     /// Ends what the leader, which is gone, has left.
     pub(crate) async fn end(&mut self, until: Instant) {
         let (mut looks, mut fleeting) = (0, 0);
@@ -189,6 +200,10 @@ impl Kin {
     fn find_adopted(&self) -> Found {
         let _alone = live::alone();
         let mut found = Found::default();
+        // Most leave nobody, and then there is no list to be read. The dead can wait until the leader is out of the way.
+        if !exit::is_any_alive() {
+            return found;
+        }
         let mut us = None;
         // The youngest first: it is the one that may be about to have a successor.
         let mut orphans: Vec<u32> = adopted().collect();

@@ -18,6 +18,8 @@ impl Kin {
 
     pub(crate) fn bury_strays(&self) {}
 
+    pub(crate) fn bury_dead(&self) {}
+
     pub(crate) async fn end(&mut self, _: Instant) {}
 
     pub(crate) fn end_blocking(&mut self, _: Instant) {}
