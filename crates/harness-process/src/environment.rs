@@ -1,4 +1,5 @@
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     ffi::{CString, OsStr, OsString},
     os::unix::ffi::{OsStrExt, OsStringExt},
@@ -19,8 +20,8 @@ use crate::{StartError, StartErrorKind};
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
-    allowed: Vec<OsString>,
-    prefixes: Vec<OsString>,
+    allowed: Vec<Cow<'static, OsStr>>,
+    prefixes: Vec<Cow<'static, OsStr>>,
     set: BTreeMap<OsString, OsString>,
 }
 
@@ -41,21 +42,25 @@ impl Environment {
     /// and `XDG_RUNTIME_DIR`.
     #[must_use]
     pub fn basic() -> Self {
-        let allowed = BASIC.iter().map(OsString::from).collect();
-        Self { allowed, prefixes: vec!["LC_".into()], set: BTreeMap::new() }
+        let fixed = |name: &&'static str| Cow::Borrowed(OsStr::new(*name));
+        Self {
+            allowed: BASIC.iter().map(fixed).collect(),
+            prefixes: vec![fixed(&"LC_")],
+            set: BTreeMap::new(),
+        }
     }
 
     /// Lets the variable `name` through if we have it.
     #[must_use]
     pub fn allow(mut self, name: impl Into<OsString>) -> Self {
-        self.allowed.push(name.into());
+        self.allowed.push(Cow::Owned(name.into()));
         self
     }
 
     /// Lets every variable through whose name starts with `prefix`.
     #[must_use]
     pub fn allow_prefix(mut self, prefix: impl Into<OsString>) -> Self {
-        self.prefixes.push(prefix.into());
+        self.prefixes.push(Cow::Owned(prefix.into()));
         self
     }
 
@@ -120,7 +125,8 @@ fn entry(name: &OsStr, value: &OsStr) -> Result<CString, StartError> {
     if name.is_empty() || name.as_bytes().contains(&b'=') {
         return Err(refused("needs a name without an equals sign"));
     }
-    let mut entry = name.to_owned();
+    let mut entry = OsString::with_capacity(name.len() + value.len() + 2);
+    entry.push(name);
     entry.push("=");
     entry.push(value);
     CString::new(entry.into_vec()).map_err(|_| refused("holds a NUL byte, remove it"))
