@@ -81,10 +81,7 @@ pub fn start(spec: ChildSpec) -> Result<Child, StartError> {
     let segment = spec.mark.segment()?;
     let mut variables = spec.environment.resolve(std::env::vars_os());
     variables.insert(spec.mark.variable(), &spec.mark.value(&segment));
-    let program = program::find_program(&spec.program, variables.value("PATH"))?;
-    if let Some(directory) = &spec.directory {
-        check_directory(directory)?;
-    }
+    let program = program::locate(&spec.program, variables.value("PATH"))?;
 
     let (stdin_theirs, stdin) = open_input(spec.input)?;
     let (stdout_theirs, stdout_ours) = output_pipe("standard output")?;
@@ -106,6 +103,9 @@ pub fn start(spec: ChildSpec) -> Result<Child, StartError> {
             if let Some(transcript) = transcript {
                 transcript.discard();
             }
+            // What the system says does not tell a missing program from a missing directory.
+            program::check(&program)?;
+            spec.directory.as_deref().map_or(Ok(()), check_directory)?;
             return Err(error);
         }
     };
@@ -115,6 +115,8 @@ pub fn start(spec: ChildSpec) -> Result<Child, StartError> {
     let exit =
         ExitWatch::new(tree.leader()).map_err(|error| StartError::from_resource("an exit watch", error))?;
     let (stdin, stdin_half) = stdin.feed()?;
+    let (stdout_ours, stderr_ours) =
+        (receiver("standard output", stdout_ours)?, receiver("standard error", stderr_ours)?);
     let (streams, stdout_half) = Streams::new(stdout_ours, stderr_ours, spec.output, transcript);
 
     let (wishes, wishes_ours) = watch::channel(Wishes::default());
@@ -131,8 +133,12 @@ pub fn start(spec: ChildSpec) -> Result<Child, StartError> {
         started,
     };
     runtime.spawn(async move {
+        let (report, remains) = call.run().await;
         // The caller may have dropped the child, and then nobody is interested.
-        let _ = sender.send(call.run().await);
+        let _ = sender.send(report);
+        // Whoever waits for the report goes first.
+        tokio::task::yield_now().await;
+        drop(remains);
     });
     Ok(Child {
         pid,
@@ -316,14 +322,19 @@ fn input_pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((theirs.into(), ours.into()))
 }
 
-/// Returns the child's end and ours.
-fn output_pipe(what: &str) -> Result<(OwnedFd, pipe::Receiver), StartError> {
+/// Returns the child's end and ours, on which no read waits.
+fn output_pipe(what: &str) -> Result<(OwnedFd, OwnedFd), StartError> {
     let make = || {
         let (ours, theirs) = io::pipe()?;
         rustix::io::ioctl_fionbio(&ours, true)?;
-        Ok((above_stdio(theirs.into())?, pipe::Receiver::from_owned_fd_unchecked(ours.into())?))
+        Ok((above_stdio(theirs.into())?, ours.into()))
     };
     make().map_err(|error: io::Error| StartError::from_resource(what, error))
+}
+
+/// Makes tokio tell when there is something to read. That can wait until the child is there.
+fn receiver(what: &str, pipe: OwnedFd) -> Result<pipe::Receiver, StartError> {
+    pipe::Receiver::from_owned_fd_unchecked(pipe).map_err(|error| StartError::from_resource(what, error))
 }
 
 /// A process that was itself started without standard streams gets 0, 1 or 2 for its next descriptors, and

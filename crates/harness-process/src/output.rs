@@ -15,6 +15,8 @@ use crate::{Collected, spec::Output, tail::Tail, transcript::Writer};
 
 /// One read takes this much at most.
 pub(crate) const PIECE: usize = 64 * 1024;
+/// The room for the first read, of a child of which it is not known whether it says anything.
+const FIRST_READ: usize = 1024;
 /// So many pieces may wait for a caller that reads the stream.
 const PIECES: usize = 16;
 /// So much more may wait once the child is gone: what its pipe held, and a little of what others add.
@@ -70,8 +72,9 @@ impl Drop for ChildStdout {
 /// Drains one of the child's output streams.
 #[derive(Debug)]
 pub(crate) struct Drain {
-    /// Gone at the end of the stream.
-    pipe: Option<pipe::Receiver>,
+    pipe: pipe::Receiver,
+    /// The end of the stream has not been seen.
+    open: bool,
     sink: Sink,
     tail: Tail,
     bytes: u64,
@@ -105,11 +108,11 @@ impl Drain {
                 (Sink::Stream(stream), Some(stdout))
             }
         };
-        (Self { pipe: Some(pipe), sink, tail: Tail::default(), bytes: 0 }, stdout)
+        (Self { pipe, open: true, sink, tail: Tail::default(), bytes: 0 }, stdout)
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        self.pipe.is_some()
+        self.open
     }
 
     /// Returns whether it is the caller who keeps the stream from flowing.
@@ -127,11 +130,13 @@ impl Drain {
         }
     }
 
-    /// Waits for output and reads as much as `buffer` holds; it stays empty at the end of the stream.
+    /// Waits for output and reads `most` of it at most; the buffer stays empty at the end of the stream.
     /// Cancel safe. Pends for ever when it is not open.
-    pub(crate) async fn fill(&mut self, buffer: &mut Vec<u8>) {
+    pub(crate) async fn fill(&mut self, buffer: &mut Vec<u8>, most: usize) {
         buffer.clear();
-        let Some(pipe) = &self.pipe else { return std::future::pending().await };
+        if !self.open {
+            return std::future::pending().await;
+        }
         if let Sink::Stream(stream) = &mut self.sink
             && stream.permit.is_none()
             && stream.overdraft == 0
@@ -142,15 +147,15 @@ impl Drain {
             }
         }
         loop {
-            if pipe.readable().await.is_err() {
-                self.pipe = None;
+            if self.pipe.readable().await.is_err() {
+                self.open = false;
                 return;
             }
-            match read(pipe, buffer) {
+            match read(&self.pipe, buffer, most) {
                 Flow::Open if buffer.is_empty() => {}
                 Flow::Open => return,
                 Flow::Ended => {
-                    self.pipe = None;
+                    self.open = false;
                     return;
                 }
             }
@@ -158,11 +163,13 @@ impl Drain {
     }
 
     /// Reads what is there without waiting. Returns whether there was anything.
-    pub(crate) fn fill_now(&mut self, buffer: &mut Vec<u8>) -> bool {
+    pub(crate) fn fill_now(&mut self, buffer: &mut Vec<u8>, most: usize) -> bool {
         buffer.clear();
-        let Some(pipe) = &self.pipe else { return false };
-        if let Flow::Ended = read(pipe, buffer) {
-            self.pipe = None;
+        if !self.open {
+            return false;
+        }
+        if let Flow::Ended = read(&self.pipe, buffer, most) {
+            self.open = false;
         }
         !buffer.is_empty()
     }
@@ -196,12 +203,12 @@ impl Drain {
         }
     }
 
-    pub(crate) fn finish(self) -> (u64, Option<Collected>, Vec<u8>) {
+    pub(crate) fn finish(self) -> (u64, Option<Collected>, Vec<u8>, pipe::Receiver) {
         let collected = match self.sink {
             Sink::Collect { collected, .. } => Some(collected),
             Sink::Discard | Sink::Stream(_) => None,
         };
-        (self.bytes, collected, self.tail.finish())
+        (self.bytes, collected, self.tail.finish(), self.pipe)
     }
 }
 
@@ -210,10 +217,13 @@ enum Flow {
     Ended,
 }
 
-/// Reads until the buffer is full or the pipe is empty, so that many small writes make one piece.
-fn read(pipe: &pipe::Receiver, buffer: &mut Vec<u8>) -> Flow {
-    // A buffer that is not full does not grow.
-    while buffer.len() < buffer.capacity() {
+/// Reads until the buffer holds `most` or the pipe is empty, so that many small writes make one piece.
+fn read(pipe: &pipe::Receiver, buffer: &mut Vec<u8>, most: usize) -> Flow {
+    while buffer.len() < most {
+        // Whoever says little needs little room. A buffer that is not full does not grow by itself.
+        if buffer.len() == buffer.capacity() {
+            buffer.reserve_exact(if buffer.is_empty() { FIRST_READ } else { most - buffer.len() });
+        }
         match pipe.try_read_buf(buffer) {
             Ok(0) => return Flow::Ended,
             Ok(_) => {}

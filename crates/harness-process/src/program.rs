@@ -22,17 +22,22 @@ use crate::{StartError, StartErrorKind as Kind};
 ///
 /// What [`start`](crate::start) says of a program that is missing or may not be executed.
 pub fn find_program(name: &OsStr, search: Option<&OsStr>) -> Result<PathBuf, StartError> {
+    let path = locate(name, search)?;
+    check(&path).map(|()| path)
+}
+
+/// The same, without a look at a program that is named by its path.
+pub(crate) fn locate(name: &OsStr, search: Option<&OsStr>) -> Result<PathBuf, StartError> {
     if name.is_empty() {
         return Err(StartError::new(Kind::Invalid, "the program's name is empty, name a program"));
     }
     if name.as_bytes().contains(&b'/') {
-        let path = std::path::absolute(name).map_err(|error| refuse(Path::new(name), error))?;
-        return executable(&path).map(|()| path);
+        return std::path::absolute(name).map_err(|error| refuse(Path::new(name), error));
     }
     let mut refusal = None;
     for directory in std::env::split_paths(search.unwrap_or_default()).filter(|entry| entry.is_absolute()) {
         let path = directory.join(name);
-        match executable(&path) {
+        match check(&path) {
             Ok(()) => return Ok(path),
             Err(error) if error.kind() == Kind::ProgramMissing => {}
             Err(error) => refusal = refusal.or(Some(error)),
@@ -47,7 +52,8 @@ pub fn find_program(name: &OsStr, search: Option<&OsStr>) -> Result<PathBuf, Sta
     }))
 }
 
-fn executable(path: &Path) -> Result<(), StartError> {
+/// Says what is wrong with a program, as far as that can be seen.
+pub(crate) fn check(path: &Path) -> Result<(), StartError> {
     let metadata = fs::metadata(path).map_err(|error| refuse(path, error))?;
     let shown = path.display();
     if metadata.is_dir() {

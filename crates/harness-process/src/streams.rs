@@ -42,8 +42,7 @@ impl Streams {
     ) -> (Self, Option<ChildStdout>) {
         let (stdout, half) = Drain::new(stdout, output);
         let (stderr, _) = Drain::new(stderr, Output::Discard);
-        let buffers = [Vec::with_capacity(PIECE), Vec::with_capacity(STDERR_PIECE)];
-        (Self { stdout, stderr, transcript, buffers }, half)
+        (Self { stdout, stderr, transcript, buffers: [Vec::new(), Vec::new()] }, half)
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -65,30 +64,36 @@ impl Streams {
     pub(crate) async fn work(&mut self) -> usize {
         let [out, err] = &mut self.buffers;
         let (stream, bytes) = tokio::select! {
-            () = self.stdout.fill(out), if self.stdout.is_open() => (&mut self.stdout, &*out),
-            () = self.stderr.fill(err), if self.stderr.is_open() => (&mut self.stderr, &*err),
+            () = self.stdout.fill(out, PIECE), if self.stdout.is_open() => (&mut self.stdout, &*out),
+            () = self.stderr.fill(err, STDERR_PIECE), if self.stderr.is_open() => (&mut self.stderr, &*err),
             else => return std::future::pending().await,
         };
         stream.deliver(bytes, self.transcript.as_mut());
         bytes.len()
     }
 
-    /// Hands on what is there now, and a pipe's worth of each stream at most.
-    pub(crate) fn work_now(&mut self) {
+    /// Hands on what is there now, and a pipe's worth of each stream at most. Returns how much that was.
+    pub(crate) fn work_now(&mut self) -> usize {
         let [buffer, _] = &mut self.buffers;
+        let mut all = 0;
         for stream in [&mut self.stderr, &mut self.stdout] {
             let mut total = 0;
-            while total < PIPE && stream.fill_now(buffer) {
+            while total < PIPE && stream.fill_now(buffer, PIECE) {
                 total += buffer.len();
                 stream.deliver(buffer, self.transcript.as_mut());
             }
+            all += total;
         }
+        all
     }
 
-    pub(crate) fn finish(self) -> StreamsReport {
-        let (stdout_bytes, collected, stdout_tail) = self.stdout.finish();
-        let (stderr_bytes, _, stderr_tail) = self.stderr.finish();
+    /// Returns what came of the streams, and our ends of the pipes, which are of no more use.
+    pub(crate) fn finish(self) -> (StreamsReport, [pipe::Receiver; 2]) {
+        let (stdout_bytes, collected, stdout_tail, stdout) = self.stdout.finish();
+        let (stderr_bytes, _, stderr_tail, stderr) = self.stderr.finish();
         let transcript = self.transcript.map(Writer::finish);
-        StreamsReport { stdout_bytes, stderr_bytes, collected, stdout_tail, stderr_tail, transcript }
+        let report =
+            StreamsReport { stdout_bytes, stderr_bytes, collected, stdout_tail, stderr_tail, transcript };
+        (report, [stdout, stderr])
     }
 }

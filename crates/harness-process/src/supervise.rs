@@ -1,6 +1,7 @@
 use std::{os::unix::process::ExitStatusExt, pin::pin, process::ExitStatus, time::Duration};
 
 use tokio::{
+    net::unix::pipe,
     sync::watch,
     time::{Instant, sleep_until},
 };
@@ -38,12 +39,21 @@ pub(crate) struct Call {
     pub(crate) started: Reading,
 }
 
+/// What a call that is over has still open.
+#[derive(Debug)]
+pub(crate) struct Remains {
+    _exit: ExitWatch,
+    _pipes: [pipe::Receiver; 2],
+}
+
 /// The clocks are looked at this often, as a timer does not notice that the machine was asleep.
 const LOOK: Duration = Duration::from_secs(5);
 
 impl Call {
     /// Sees the call through to its end. Dropping the future ends it at once, blocking.
-    pub(crate) async fn run(mut self) -> CallReport {
+    ///
+    /// Returns what came of it, and what it needed for that: closing it takes a moment that nobody has to wait for.
+    pub(crate) async fn run(mut self) -> (CallReport, Remains) {
         self.until_exit().await;
         self.drain().await;
         let ended = self.tree.end(self.shutdown.kill_grace).await;
@@ -60,8 +70,8 @@ impl Call {
             Some(Cause::TimedOut(limit)) => Ending::TimedOut(limit),
             None => status.map_or(Ending::Lost, of_its_own),
         };
-        let streams = self.streams.finish();
-        CallReport {
+        let (streams, pipes) = self.streams.finish();
+        let report = CallReport {
             ending,
             status,
             wall: SystemClock.now().since(self.started).elapsed,
@@ -75,7 +85,8 @@ impl Call {
             transcript: streams.transcript,
             leftovers: ended.killed,
             survivors: ended.survivors,
-        }
+        };
+        (report, Remains { _exit: self.exit, _pipes: pipes })
     }
 
     /// Supervises until the child has exited, or does not even die of KILL.
@@ -184,6 +195,12 @@ impl Call {
     async fn drain(&mut self) {
         self.stdin.close();
         self.streams.last_pieces();
+        // As a rule that is all, and there is nothing to wait for.
+        let length = self.streams.work_now();
+        self.note_life(length);
+        if !self.streams.is_open() {
+            return;
+        }
         let mut over = pin!(sleep_until(Instant::now() + self.shutdown.drain));
         while self.streams.is_open() {
             tokio::select! {
