@@ -1,5 +1,3 @@
-use std::fmt::Write as _;
-
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -22,10 +20,8 @@ pub(crate) fn digest_text(text: &str) -> String {
 }
 
 fn hex(hasher: Sha256) -> String {
-    hasher.finalize().iter().fold(String::with_capacity(64), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("a text takes everything");
-        text
-    })
+    let digit = |value: u8| char::from(b"0123456789abcdef"[usize::from(value)]);
+    hasher.finalize().iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]).collect()
 }
 
 fn feed(hasher: &mut Sha256, value: &Value) {
