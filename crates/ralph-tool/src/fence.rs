@@ -7,19 +7,31 @@
 
 use std::fmt::Write;
 
-/// Fences `text` under the name `name`. `others` are the other foreign texts of the same prompt.
-pub(crate) fn fence(name: &str, text: &str, others: &[&str]) -> String {
+/// Adds `text` to `prompt`, fenced under the name `name`. `others` are the other foreign texts of the same prompt.
+pub(crate) fn fence(prompt: &mut String, name: &str, text: &str, others: &[&str]) {
     let token = token(text, others);
-    format!("[{name} {token} begins]\n{text}\n[{name} {token} ends]")
+    for part in ["[", name, " ", &token, " begins]\n", text, "\n[", name, " ", &token, " ends]"] {
+        prompt.push_str(part);
+    }
 }
 
 /// Returns 16 hexadecimal digits that occur neither in `text` nor in `others`, in either case of letters.
 fn token(text: &str, others: &[&str]) -> String {
-    let taken: Vec<String> = others.iter().chain([&text]).map(|text| text.to_ascii_lowercase()).collect();
+    let foreign = others.iter().chain([&text]).filter(|text| may_hold_a_token(text));
+    let taken: Vec<String> = foreign.map(|text| text.to_ascii_lowercase()).collect();
     (0_u64..)
         .map(|attempt| format!("{:016x}", fnv1a(&attempt.to_be_bytes(), text.as_bytes())))
         .find(|token| !taken.iter().any(|text| text.contains(token)))
         .expect("a text of finite length cannot hold every token")
+}
+
+/// Returns whether there are as many hexadecimal digits in a row as a token has. Most texts never have.
+fn may_hold_a_token(text: &str) -> bool {
+    let mut digits = 0;
+    text.bytes().any(|byte| {
+        digits = if byte.is_ascii_hexdigit() { digits + 1 } else { 0 };
+        digits == 16
+    })
 }
 
 /// The 64-bit FNV-1a hash of `start` and `rest`: short, and the same in every build for ever.
@@ -31,7 +43,10 @@ fn fnv1a(start: &[u8], rest: &[u8]) -> u64 {
 
 /// Spells a JSON text without line breaks of any kind: what JSON leaves raw and some reader takes for a line break or
 /// a command is escaped.
-pub(crate) fn one_line(json: &str) -> String {
+pub(crate) fn one_line(json: String) -> String {
+    if json.bytes().all(|byte| byte < 0x7f) {
+        return json;
+    }
     let mut line = String::with_capacity(json.len());
     for c in json.chars() {
         match c {
@@ -63,16 +78,15 @@ mod tests {
     #[test]
     fn the_token_is_the_same_in_every_build() {
         assert_eq!(fnv1a(b"foo", b"bar"), 0x8594_4171_f739_67e8);
-        assert_eq!(
-            fence("data", "x", &[]),
-            "[data e6047a3a24901c27 begins]\nx\n[data e6047a3a24901c27 ends]"
-        );
+        let mut prompt = String::from("Data:\n");
+        fence(&mut prompt, "data", "x", &[]);
+        assert_eq!(prompt, "Data:\n[data e6047a3a24901c27 begins]\nx\n[data e6047a3a24901c27 ends]");
     }
 
     #[test]
     fn one_line_has_no_break_in_it_and_means_the_same() {
         let text: String = ('\0'..='\u{2100}').collect();
-        let line = one_line(&serde_json::to_string(&text).unwrap());
+        let line = one_line(serde_json::to_string(&text).unwrap());
         assert!(!line.contains(|c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')));
         assert_eq!(serde_json::from_str::<String>(&line).unwrap(), text);
     }

@@ -31,19 +31,12 @@ impl Progress {
     /// A report in it has passed validation, its size aside: the run that left it judged that.
     #[must_use]
     pub fn from_checkpoint(checkpoint: &Value) -> Option<Self> {
-        #[derive(Deserialize)]
-        struct Wire {
-            round: u64,
-            report: Option<Value>,
-            #[serde(default)]
-            failure: Option<NoValue>,
-        }
-        let Wire { round, report, failure } = Wire::deserialize(checkpoint).ok()?;
-        let report = match report {
-            Some(report) => Some(RoundReport::from_value(&report, &report_limits(u64::MAX)).ok()?),
-            None => None,
-        };
-        Some(Self { round, report, failure })
+        let fields = checkpoint.as_object()?;
+        let field = |name: &str| fields.get(name).filter(|value| !value.is_null());
+        let round = field("round")?.as_u64()?;
+        let report = field("report").map(|report| RoundReport::from_value(report, &report_limits(u64::MAX)));
+        let failure = field("failure").map(NoValue::deserialize);
+        Some(Self { round, report: report.transpose().ok()?, failure: failure.transpose().ok()? })
     }
 
     /// Returns the number of the round whose report was accepted last, 0 when there was none.

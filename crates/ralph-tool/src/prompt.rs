@@ -5,6 +5,8 @@
 //! stand in [fences](crate::fence). How a report is handed in is not said here: the provider that runs the worker knows
 //! and appends it.
 
+use std::fmt::{self, Write};
+
 use ralph_report::RoundReport;
 
 use crate::fence::{fence, one_line};
@@ -41,34 +43,47 @@ pub(crate) fn round(
     handoff: Option<&RoundReport>,
     max_handoff_chars: u64,
 ) -> String {
-    let handoff = handoff.map(|report| one_line(&report.to_json()));
-    let others: Vec<&str> = handoff.as_deref().into_iter().collect();
-    let earlier = match &handoff {
-        None => FIRST.to_owned(),
-        Some(json) => format!("{HANDOFF}\n{}", fence("report", json, &[objective])),
-    };
-    [
-        ROLE.to_owned(),
-        format!("{OBJECTIVE}\n{}", fence("objective", objective, &others)),
-        position(round, max_rounds),
-        WORKSPACE.to_owned(),
-        earlier,
-        rules(max_handoff_chars),
-    ]
-    .join("\n\n")
+    /// More than the text that is the same in every prompt, together with what a provider appends.
+    const FIXED: usize = 8 * 1024;
+    let handoff = handoff.map(|report| one_line(report.to_json()));
+    let length = objective.len() + handoff.as_ref().map_or(0, String::len);
+    let mut prompt = String::with_capacity(length + FIXED);
+
+    prompt.push_str(ROLE);
+    prompt.push_str("\n\n");
+    prompt.push_str(OBJECTIVE);
+    prompt.push('\n');
+    fence(&mut prompt, "objective", objective, handoff.as_deref().as_slice());
+    prompt.push_str("\n\n");
+    write_position(&mut prompt, round, max_rounds).expect("a text takes all that is written to it");
+    prompt.push_str("\n\n");
+    prompt.push_str(WORKSPACE);
+    prompt.push_str("\n\n");
+    match &handoff {
+        None => prompt.push_str(FIRST),
+        Some(json) => {
+            prompt.push_str(HANDOFF);
+            prompt.push('\n');
+            fence(&mut prompt, "report", json, &[objective]);
+        }
+    }
+    prompt.push_str("\n\n");
+    write_rules(&mut prompt, max_handoff_chars).expect("a text takes all that is written to it");
+    prompt
 }
 
-fn position(round: u64, max_rounds: u64) -> String {
-    let rest = match max_rounds - round {
-        0 => "you are the last worker: what you leave undone stays undone.".to_owned(),
-        1 => "at most one more worker follows you.".to_owned(),
-        more => format!("at most {more} more workers follow you."),
-    };
-    format!("This is round {round} of {max_rounds}: {rest}")
+fn write_position(prompt: &mut String, round: u64, max_rounds: u64) -> fmt::Result {
+    write!(prompt, "This is round {round} of {max_rounds}: ")?;
+    match max_rounds - round {
+        0 => write!(prompt, "you are the last worker: what you leave undone stays undone."),
+        1 => write!(prompt, "at most one more worker follows you."),
+        more => write!(prompt, "at most {more} more workers follow you."),
+    }
 }
 
-fn rules(max_handoff_chars: u64) -> String {
-    format!(
+fn write_rules(prompt: &mut String, max_handoff_chars: u64) -> fmt::Result {
+    write!(
+        prompt,
         "\
 End with exactly one report. It is all that is passed on of what you say, so put into it what the next worker needs to \
 know. It is a JSON object with these five keys and no others:
