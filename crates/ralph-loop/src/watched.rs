@@ -10,18 +10,19 @@ use harness_subagent::{
 use tokio_util::sync::CancellationToken;
 
 use crate::state::State;
-use crate::workspace_state::{RoundStart, WorkspaceState};
+use crate::workspace_state::{Repositories, RoundStart, WorkspaceState};
 
 /// A provider of which it is written down in what state each of its children finds the workspace.
 #[derive(Debug)]
 pub(crate) struct WatchedProvider {
     provider: Arc<dyn SubagentProvider>,
     state: State,
+    repositories: Repositories,
 }
 
 impl WatchedProvider {
     pub(crate) fn new(provider: Arc<dyn SubagentProvider>, state: State) -> Self {
-        Self { provider, state }
+        Self { provider, state, repositories: Repositories::default() }
     }
 }
 
@@ -44,7 +45,7 @@ impl SubagentProvider for WatchedProvider {
         if let Some(origin) = &request.origin {
             // A cancelled request is refused by the provider, and the child of a forced end goes with the runtime.
             let workspace = tokio::select! {
-                workspace = WorkspaceState::look(Path::new(&request.parent.workspace)) => workspace,
+                workspace = WorkspaceState::look(Path::new(&request.parent.workspace), &self.repositories) => workspace,
                 () = request.cancellation.cancelled() => None,
             };
             if let Some(workspace) = workspace {

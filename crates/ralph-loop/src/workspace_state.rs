@@ -2,7 +2,8 @@
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, UNIX_EPOCH};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use harness_process::{ChildSpec, Environment, Limits, Output};
 use serde::{Deserialize, Serialize};
@@ -32,10 +33,10 @@ pub(crate) struct RoundStart {
 
 impl WorkspaceState {
     /// Asks git, within bounds. There is no answer where there is no repository, no git, or too much to look at.
-    pub(crate) async fn look(workspace: &Path) -> Option<Self> {
+    pub(crate) async fn look(workspace: &Path, repositories: &Repositories) -> Option<Self> {
         const PATIENCE: Duration = Duration::from_secs(5);
         const MAX_BYTES: usize = 4 * 1024 * 1024;
-        let top = top_of(workspace)?;
+        let top = repositories.top_of(workspace)?;
         let arguments =
             // Git asks the file system itself, and starts no program that the repository names for it.
             ["-c", "core.fsmonitor=false", "status", "--porcelain=v2", "--branch", "-z", "--ignore-submodules=all", "--", "."];
@@ -54,7 +55,7 @@ impl WorkspaceState {
     /// As [`look`](Self::look), for those who run nothing else.
     pub(crate) fn look_now(workspace: &Path) -> Option<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
-        runtime.block_on(Self::look(workspace))
+        runtime.block_on(Self::look(workspace, &Repositories::default()))
     }
 
     /// Reads `git status --porcelain=v2 --branch -z`, whose paths are those below `top`.
@@ -151,9 +152,34 @@ impl RoundStart {
     }
 }
 
-/// The folder of the repository that the workspace is in. Looking for it costs next to nothing, starting git does not.
-fn top_of(workspace: &Path) -> Option<PathBuf> {
-    workspace.ancestors().find(|folder| folder.join(".git").exists()).map(Path::to_owned)
+/// Finds the repository that a workspace is in. Looking for it costs little, starting git does not.
+#[derive(Debug, Default)]
+pub(crate) struct Repositories {
+    /// Where there was none above which workspace, and when.
+    none_above: Mutex<Option<(PathBuf, Instant)>>,
+}
+
+impl Repositories {
+    /// The folder of the repository.
+    ///
+    /// One that is made in the workspace is found at once, one that is made above it after this while.
+    fn top_of(&self, workspace: &Path) -> Option<PathBuf> {
+        const WHILE: Duration = Duration::from_secs(1);
+        let is_top = |folder: &&Path| folder.join(".git").exists();
+        if is_top(&workspace) {
+            return Some(workspace.to_owned());
+        }
+        let mut none_above = self.none_above.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, since)) = &*none_above
+            && known == workspace
+            && since.elapsed() < WHILE
+        {
+            return None;
+        }
+        let top = workspace.ancestors().skip(1).find(is_top).map(Path::to_owned);
+        *none_above = top.is_none().then(|| (workspace.to_owned(), Instant::now()));
+        top
+    }
 }
 
 #[cfg(test)]
