@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anstyle::{AnsiColor, Style};
@@ -39,6 +40,9 @@ pub(crate) fn wrapped(text: &str, first: &str, rest: &str) -> String {
 fn wrapped_to(width: usize, text: &str, first: &str, rest: &str) -> String {
     // What has no room beside its indent is better too wide than a column of single words.
     let width = width.max(display_width(rest) + 24);
+    if let Some(line) = unwrapped(width, text, first) {
+        return line;
+    }
     let mut lines = Vec::new();
     for line in text.lines() {
         let clean = harness_process::sanitize(line).replace('\t', "    ");
@@ -52,6 +56,13 @@ fn wrapped_to(width: usize, text: &str, first: &str, rest: &str) -> String {
         lines.extend(textwrap::wrap(&clean, options).into_iter().map(|line| line.trim_end().to_owned()));
     }
     if lines.is_empty() { first.trim_end().to_owned() } else { lines.join("\n") }
+}
+
+/// A text that is one short line, which is what most are.
+fn unwrapped(width: usize, text: &str, first: &str) -> Option<String> {
+    let is_plain = |text: &str| text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
+    let fits = text.len() + first.len() <= width && is_plain(text) && is_plain(first) && !text.is_empty();
+    fits.then(|| format!("{first}{text}").trim_end().to_owned())
 }
 
 /// The first line of `text`, cut to `width` columns, without control characters.
@@ -191,7 +202,11 @@ pub(crate) fn rounds(count: u64) -> String {
 
 /// The width for text on the terminal, 80 where there is none.
 pub(crate) fn terminal_width() -> usize {
-    textwrap::termwidth().clamp(40, 120)
+    // What is no terminal does not become one, but a terminal may change its width.
+    static IS_THERE: LazyLock<bool> = LazyLock::new(|| {
+        io::stdout().is_terminal() || io::stderr().is_terminal() || io::stdin().is_terminal()
+    });
+    if *IS_THERE { textwrap::termwidth().clamp(40, 120) } else { 80 }
 }
 
 #[cfg(test)]
