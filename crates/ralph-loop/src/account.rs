@@ -25,6 +25,14 @@ pub(crate) struct Account {
     pub(crate) rounds: BTreeMap<u64, Round>,
 }
 
+/// How much a run was, for its last words.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
+    pub(crate) rounds_started: u64,
+    pub(crate) lasted: Duration,
+    pub(crate) usage: Usage,
+}
+
 /// Where a run stands.
 #[derive(Clone, Debug)]
 pub(crate) enum Standing {
@@ -150,6 +158,10 @@ impl Account {
     /// How long it lasted, or has lasted so far.
     pub(crate) fn lasted(&self) -> Duration {
         Duration::from_millis(self.updated_ms.saturating_sub(self.started_ms))
+    }
+
+    pub(crate) fn totals(&self) -> Totals {
+        Totals { rounds_started: self.rounds_started(), lasted: self.lasted(), usage: self.usage() }
     }
 
     pub(crate) fn rounds_started(&self) -> u64 {

@@ -7,7 +7,7 @@ use ralph_report::{RoundReport, Status};
 use ralph_tool::{Envelope, RalphError, RalphStatus};
 use serde_json::json;
 
-use crate::account::Account;
+use crate::account::Totals;
 use crate::arguments::DisplayArguments;
 use crate::exit::Exit;
 use crate::shown::{self, BAD, BOLD, DIM, GOOD, WARN};
@@ -16,7 +16,8 @@ use crate::{output, typed};
 /// What is known of a run that is over, beside its outcome.
 pub(crate) struct Ending<'a> {
     pub(crate) run: &'a RunId,
-    pub(crate) account: Option<Account>,
+    /// How much it was, if that is known.
+    pub(crate) totals: Option<Totals>,
     /// Where the files of its rounds are, if they are here.
     pub(crate) files: Option<PathBuf>,
     /// The flags that the next command needs to find the run, each after a blank.
@@ -32,9 +33,9 @@ pub(crate) fn tell(
 ) -> io::Result<()> {
     if display.json {
         let mut line = json!({ "event": "outcome", "run": ending.run, "exitStatus": exit.code() });
-        if let Some(account) = &ending.account {
-            line["tookMs"] = json!(account.updated_ms.saturating_sub(account.started_ms));
-            line["usage"] = json!(account.usage());
+        if let Some(totals) = &ending.totals {
+            line["tookMs"] = json!(u64::try_from(totals.lasted.as_millis()).unwrap_or(u64::MAX));
+            line["usage"] = json!(totals.usage);
         }
         match outcome {
             Ok(envelope) => line["result"] = envelope.to_value(),
@@ -103,13 +104,13 @@ fn page(
         )?;
     }
 
-    if let Some(account) = &ending.account {
-        let used = shown::usage(account.usage()).map_or_else(String::new, |used| format!(", {used}"));
-        let rounds = shown::rounds(account.rounds_started());
+    if let Some(totals) = &ending.totals {
+        let used = shown::usage(totals.usage).map_or_else(String::new, |used| format!(", {used}"));
+        let rounds = shown::rounds(totals.rounds_started);
         writeln!(
             page,
             "\n{DIM}{rounds}, {}{used}, exit status {}{DIM:#}",
-            shown::duration(account.lasted()),
+            shown::duration(totals.lasted),
             exit.code()
         )?;
         if let Some(files) = &ending.files {

@@ -1,23 +1,40 @@
 //! Standard output, whose reader may go away at any time.
 
 use std::io::{self, Write};
+use std::sync::LazyLock;
 
+use anstream::adapter::strip_str;
+use anstream::{AutoStream, ColorChoice};
 use serde::Serialize;
 
 /// Prints `text`, styled where standard output is a terminal and `NO_COLOR` does not forbid it.
 pub(crate) fn print(text: &str) -> io::Result<()> {
-    let mut out = anstream::stdout().lock();
+    static CHOICE: LazyLock<ColorChoice> = LazyLock::new(|| AutoStream::choice(&io::stdout()));
+    match *CHOICE {
+        ColorChoice::Never => print_plain(&strip_str(text).to_string()),
+        choice => {
+            let mut out = AutoStream::new(io::stdout().lock(), choice);
+            out.write_all(text.as_bytes())?;
+            out.flush()
+        }
+    }
+}
+
+/// Prints `text` as it is.
+pub(crate) fn print_plain(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()
 }
 
 /// Prints one JSON object on a line of its own.
 pub(crate) fn json(object: &impl Serialize) -> io::Result<()> {
-    let mut line = escape_controls(serde_json::to_string(object)?);
-    line.push('\n');
-    let mut out = io::stdout().lock();
-    out.write_all(line.as_bytes())?;
-    out.flush()
+    print_plain(&format!("{}\n", json_line(object)?))
+}
+
+/// Writes one JSON object as a line, without its end.
+pub(crate) fn json_line(object: &impl Serialize) -> io::Result<String> {
+    Ok(escape_controls(serde_json::to_string(object)?))
 }
 
 /// Escapes what JSON lets pass and a terminal does not: DEL, the C1 controls, and what turns the direction of writing.

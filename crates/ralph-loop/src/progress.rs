@@ -1,7 +1,7 @@
 use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anstyle::Style;
@@ -9,6 +9,7 @@ use harness_subagent::{StopReason, Usage};
 use harness_workflow::{NoValue, RunId, RunStopReason, WorkflowEvent, WorkflowEventKind, WorkflowObserver};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ralph_report::Status;
+use tokio::sync::Notify;
 
 use crate::arguments::DisplayArguments;
 use crate::output;
@@ -26,6 +27,17 @@ pub(crate) struct Progress {
     under_way: AtomicBool,
     live: Option<ProgressBar>,
     rounds: Mutex<Rounds>,
+    waiting: Mutex<Waiting>,
+    /// Wakes whoever prints what waits.
+    added: Notify,
+}
+
+/// What is printed as soon as the run waits for something.
+#[derive(Debug, Default)]
+struct Waiting {
+    text: String,
+    /// Somebody prints it.
+    is_awaited: bool,
 }
 
 #[derive(Debug, Default)]
@@ -74,6 +86,8 @@ impl Progress {
             under_way: AtomicBool::new(false),
             live,
             rounds: Mutex::default(),
+            waiting: Mutex::default(),
+            added: Notify::new(),
         }
     }
 
@@ -102,8 +116,24 @@ impl Progress {
         }
     }
 
+    /// Prints whenever the run waits for something, so that the next agent does not wait for whoever reads this. Without
+    /// it, everything is printed at once, as the line on a terminal always is.
+    pub(crate) async fn print_meanwhile(self: Arc<Self>) {
+        self.waiting().is_awaited = true;
+        loop {
+            self.added.notified().await;
+            self.print(&mut self.waiting());
+        }
+    }
+
+    /// What all agents have used so far.
+    pub(crate) fn usage(&self) -> Usage {
+        self.rounds().usage
+    }
+
     /// Tells something on a line of its own.
     pub(crate) fn say(&self, text: &str) {
+        self.print(&mut self.waiting());
         let say = || shown::warn(&format!("{WARN}{text}{WARN:#}"));
         match &self.live {
             Some(live) => live.suspend(say),
@@ -117,21 +147,47 @@ impl Progress {
         self.under_way.load(Ordering::Relaxed)
     }
 
+    /// Tells what is left to be told. Whatever comes after this is told at once.
     pub(crate) fn finish(&self) {
+        let mut waiting = self.waiting();
+        waiting.is_awaited = false;
+        self.print(&mut waiting);
+        drop(waiting);
         if let Some(live) = &self.live {
             live.finish_and_clear();
         }
     }
 
-    /// Prints a line. The run goes on if nobody reads it.
+    /// Prints a line, or has it printed soon.
     fn line(&self, text: &str) {
+        const MOST: usize = 64 * 1024;
+        let mut waiting = self.waiting();
+        waiting.text.push_str(text);
+        waiting.text.push('\n');
+        if waiting.is_awaited && self.live.is_none() && waiting.text.len() < MOST {
+            self.added.notify_one();
+        } else {
+            self.print(&mut waiting);
+        }
+    }
+
+    /// Prints what waits. The run goes on if nobody reads it.
+    fn print(&self, waiting: &mut Waiting) {
+        let text = std::mem::take(&mut waiting.text);
+        if text.is_empty() {
+            return;
+        }
         let print = || {
-            let _ = output::print(&format!("{text}\n"));
+            let _ = if self.json { output::print_plain(&text) } else { output::print(&text) };
         };
         match &self.live {
             Some(live) => live.suspend(print),
             None => print(),
         }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn rounds(&self) -> MutexGuard<'_, Rounds> {
@@ -180,9 +236,6 @@ impl Progress {
                 }
             }
             WorkflowEventKind::AgentEnded { end, .. } => {
-                if let Some(usage) = end.usage {
-                    rounds.usage = rounds.usage.plus(usage);
-                }
                 if let Some(live) = &self.live {
                     live.set_message("");
                 }
@@ -264,12 +317,19 @@ impl WorkflowObserver for Progress {
     fn observe(&self, event: &WorkflowEvent) {
         match event.kind {
             WorkflowEventKind::AgentStarted { .. } => self.under_way.store(true, Ordering::Relaxed),
-            WorkflowEventKind::AgentEnded { .. } => self.under_way.store(false, Ordering::Relaxed),
+            WorkflowEventKind::AgentEnded { ref end, .. } => {
+                self.under_way.store(false, Ordering::Relaxed);
+                if let Some(usage) = end.usage {
+                    let mut rounds = self.rounds();
+                    rounds.usage = rounds.usage.plus(usage);
+                }
+            }
             _ => {}
         }
         if self.json {
-            // The run goes on if nobody reads it.
-            let _ = output::json(event);
+            if let Ok(line) = output::json_line(event) {
+                self.line(&line);
+            }
         } else {
             self.tell(&event.kind);
         }

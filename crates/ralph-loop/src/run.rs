@@ -1,16 +1,17 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use harness_engine_local::{RunHistory, RunState};
 use harness_workflow::{RunId, WorkflowEngine};
 use jiff::{Timestamp, ZonedDateTime};
-use ralph_tool::{CallContext, Envelope, Handoff, RalphError};
+use ralph_tool::{CallContext, EndedRun, Envelope, Handoff, RalphError};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::account::Account;
+use crate::account::{Account, Totals};
 use crate::agent::Agent;
 use crate::arguments::{
     AgentArguments, ContinueArguments, DisplayArguments, EngineKind, ResumeArguments, RunArguments,
@@ -90,7 +91,8 @@ impl Start {
             context = context.with_handoff(handoff);
         }
         let args = json!({ "objective": self.objective });
-        let follow = Follow { state, launch, run: &run, deadline, display: self.display };
+        let before = Totals::default();
+        let follow = Follow { state, launch, run: &run, before, deadline, display: self.display };
         let followed = follow.to_the_end(launch.max_rounds, async |wired, cancellation| {
             wired.tool.call(&args, context.with_cancellation(cancellation)).await
         });
@@ -148,7 +150,13 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
     sweep()?;
     let args = history.request.args.clone();
     let max_rounds = args["maxRounds"].as_u64().unwrap_or(launch.max_rounds);
-    let follow = Follow { state: &state, launch: &launch, run: &run, deadline, display: arguments.display };
+    let before = Totals {
+        rounds_started: history.agents_started(),
+        lasted: shown::since(history.started_ms),
+        usage: history.usage(),
+    };
+    let display = arguments.display;
+    let follow = Follow { state: &state, launch: &launch, run: &run, before, deadline, display };
     follow.to_the_end(max_rounds, async |wired, cancellation| {
         let resumed = wired.engine.resume(&run).await.map_err(RalphError::EngineStart)?;
         wired.tool.follow(resumed, &args, cancellation).await
@@ -205,6 +213,8 @@ struct Follow<'a> {
     state: &'a State,
     launch: &'a Launch,
     run: &'a RunId,
+    /// What the run was before it was taken up.
+    before: Totals,
     deadline: Option<Timestamp>,
     display: DisplayArguments,
 }
@@ -227,12 +237,14 @@ impl Follow<'_> {
             .context("cannot start the runtime")
             .map_err(Failure::environment)?;
         let progress = Arc::new(Progress::new(self.display, max_rounds));
+        let begun = Instant::now();
         let (ended, is_deadline) = runtime.block_on(async {
             // From here on a signal cancels the run. Before that there is nothing to cancel.
             let stops = Stops::new(self.deadline)?;
             let cause = stops.cause.clone();
             let wired = self.launch.wire(self.state, cause.clone())?;
             wired.engine.observe(progress.clone());
+            tokio::spawn(progress.clone().print_meanwhile());
             progress.begin(self.run, &self.launch.workspace, &self.launch.told());
             let cancellation = stops.cancellation.clone();
             let ended = tokio::select! {
@@ -253,11 +265,25 @@ impl Follow<'_> {
             return Ok(Exit::Cancelled);
         };
         let exit = Exit::of(&outcome, is_deadline);
+        let started = match &outcome {
+            Ok(envelope) => Some(envelope.agents_started()),
+            Err(error) => error.run().map(EndedRun::agents_started),
+        };
+        let totals = match started {
+            Some(rounds_started) => Some(Totals {
+                rounds_started,
+                lasted: self.before.lasted + begun.elapsed(),
+                usage: self.before.usage.plus(progress.usage()),
+            }),
+            None => {
+                let history = RunHistory::read(&**self.state.journals(), self.run).ok();
+                history.map(|history| Account::of_journal(self.run, history).totals())
+            }
+        };
         // The run is over, and its status counts whether or not anybody reads this.
-        let account = RunHistory::read(&**self.state.journals(), self.run).ok();
         let ending = Ending {
             run: self.run,
-            account: account.map(|history| Account::of_journal(self.run, history)),
+            totals,
             files: Some(self.state.calls().join(self.run.as_str())),
             flags: String::new(),
         };

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::server::{self, new_runtime, refused};
 use super::watch::{self, Needed};
+use crate::account::Account;
 use crate::arguments::{
     AgentArguments, AttachArguments, ContinueArguments, DisplayArguments, LimitArguments, RunArguments,
 };
@@ -146,7 +147,8 @@ impl Start {
             return Ok(Exit::Cancelled);
         };
         let exit = Exit::of(&outcome, is_deadline);
-        let ending = Ending { run: &run, account, files: None, flags };
+        let totals = account.as_ref().map(Account::totals);
+        let ending = Ending { run: &run, totals, files: None, flags };
         // The run is over, and its status counts whether or not anybody reads this.
         let _ = outcome::tell(&ending, &outcome, exit, self.display);
         Ok(exit)
@@ -225,7 +227,8 @@ pub(super) fn attach(arguments: &AttachArguments, settings: &Settings) -> Result
         let account = server::account_soon(&engine, &run).await;
         let reason = account.as_ref().and_then(|account| account.cancel_reason.as_deref());
         let exit = Exit::of(&outcome, reason == Some(TIME_IS_UP));
-        let ending = Ending { run: &run, account, files: None, flags: settings.engine_flags() };
+        let totals = account.as_ref().map(Account::totals);
+        let ending = Ending { run: &run, totals, files: None, flags: settings.engine_flags() };
         // The run is over, and its status counts whether or not anybody reads this.
         let _ = outcome::tell(&ending, &outcome, exit, arguments.display);
         Ok(exit)
