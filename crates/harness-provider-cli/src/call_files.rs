@@ -30,7 +30,7 @@ impl CallFiles {
             }
             None => (root.join("single"), unique.clone()),
         };
-        let parent = std::path::absolute(parent)?;
+        let parent = if parent.is_absolute() { parent } else { std::path::absolute(parent)? };
         let directory = parent.join(name);
         let create = || DirBuilder::new().mode(0o700).create(&directory);
         // Only the first call of a run finds nothing there.

@@ -31,9 +31,9 @@ pub(crate) fn by_standard_output(prompt: String, schema: &str) -> String {
 
 /// Takes the prompt and gives it back, as there is no need to have megabytes of it twice.
 fn with_paragraph(mut prompt: String, schema: &str, how: &str) -> String {
-    let paragraph = format!("\n\n{how} The document must match this JSON Schema: {schema}\n");
-    prompt.reserve_exact(paragraph.len());
-    prompt.push_str(&paragraph);
+    let parts = ["\n\n", how, " The document must match this JSON Schema: ", schema, "\n"];
+    prompt.reserve_exact(parts.iter().map(|part| part.len()).sum());
+    parts.iter().for_each(|part| prompt.push_str(part));
     prompt
 }
 

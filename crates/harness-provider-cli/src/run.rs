@@ -62,6 +62,8 @@ const MAX_SAID_BYTES: usize = 64 * 1024;
 pub(crate) const LOOK: Duration = Duration::from_secs(1);
 /// How often a line of the child's output is told as activity, at most.
 const TELL: Duration = Duration::from_millis(250);
+/// How much of the child's output is looked at in one go, at most.
+const MOST_AT_ONCE: usize = 16 * 1024;
 /// How many activities wait for a reader that lags.
 const ACTIVITIES: usize = 16;
 
@@ -175,7 +177,8 @@ impl Course {
         let mut look = tokio::time::interval_at(Instant::now() + LOOK, LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut watched = WatchedFile::default();
-        let mut buffer = Vec::with_capacity(16 * 1024);
+        // Many programs say nothing, and those that do are given room.
+        let mut buffer = Vec::with_capacity(1024);
         loop {
             tokio::select! {
                 read = stdout.read_buf(&mut buffer) => match read {
@@ -184,7 +187,11 @@ impl Course {
                         if let Some(activity_now) = said.hear(&buffer) {
                             activity.send(activity_now);
                         }
+                        let is_full = buffer.len() == buffer.capacity();
                         buffer.clear();
+                        if is_full {
+                            buffer.reserve_exact(MOST_AT_ONCE);
+                        }
                         if said.is_whole() {
                             control.delivered();
                         }
