@@ -42,12 +42,13 @@ impl SubagentProvider for WatchedProvider {
     }
 
     async fn start(&self, request: StartSubagent) -> Result<Box<dyn SubagentRun>> {
-        if let Some(origin) = &request.origin {
+        let workspace = Path::new(&request.parent.workspace);
+        if let Some(origin) = &request.origin
+            && let Some(top) = self.repositories.top_of(workspace)
+        {
+            let look = Box::pin(WorkspaceState::look(workspace, &top));
             // A cancelled request is refused by the provider, and the child of a forced end goes with the runtime.
-            let workspace = tokio::select! {
-                workspace = WorkspaceState::look(Path::new(&request.parent.workspace), &self.repositories) => workspace,
-                () = request.cancellation.cancelled() => None,
-            };
+            let workspace = request.cancellation.run_until_cancelled(look).await.flatten();
             if let Some(workspace) = workspace {
                 let start = RoundStart { round: origin.call, attempt: origin.attempt, workspace };
                 self.state.keep_round_start(&origin.run, &start);

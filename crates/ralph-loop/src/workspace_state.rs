@@ -32,11 +32,11 @@ pub(crate) struct RoundStart {
 }
 
 impl WorkspaceState {
-    /// Asks git, within bounds. There is no answer where there is no repository, no git, or too much to look at.
-    pub(crate) async fn look(workspace: &Path, repositories: &Repositories) -> Option<Self> {
+    /// Asks git, within bounds, of a workspace in the repository at `top`. There is no answer where there is no git, or
+    /// too much to look at.
+    pub(crate) async fn look(workspace: &Path, top: &Path) -> Option<Self> {
         const PATIENCE: Duration = Duration::from_secs(5);
         const MAX_BYTES: usize = 4 * 1024 * 1024;
-        let top = repositories.top_of(workspace)?;
         let arguments =
             // Git asks the file system itself, and starts no program that the repository names for it.
             ["-c", "core.fsmonitor=false", "status", "--porcelain=v2", "--branch", "-z", "--ignore-submodules=all", "--", "."];
@@ -49,13 +49,14 @@ impl WorkspaceState {
             .with_limits(Limits::default().with_first_byte(None).with_idle(None).with_deadline(PATIENCE));
         let report = harness_process::start(spec).ok()?.wait().await;
         let said = report.collected.as_ref().filter(|said| report.succeeded() && !said.truncated)?;
-        Some(Self::parse(&said.bytes, &top))
+        Some(Self::parse(&said.bytes, top))
     }
 
-    /// As [`look`](Self::look), for those who run nothing else.
+    /// As [`look`](Self::look), for those who run nothing else. There is no answer where there is no repository.
     pub(crate) fn look_now(workspace: &Path) -> Option<Self> {
+        let top = Repositories::default().top_of(workspace)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
-        runtime.block_on(Self::look(workspace, &Repositories::default()))
+        runtime.block_on(Self::look(workspace, &top))
     }
 
     /// Reads `git status --porcelain=v2 --branch -z`, whose paths are those below `top`.
@@ -163,7 +164,7 @@ impl Repositories {
     /// The folder of the repository.
     ///
     /// One that is made in the workspace is found at once, one that is made above it after this while.
-    fn top_of(&self, workspace: &Path) -> Option<PathBuf> {
+    pub(crate) fn top_of(&self, workspace: &Path) -> Option<PathBuf> {
         const WHILE: Duration = Duration::from_secs(1);
         let is_top = |folder: &&Path| folder.join(".git").exists();
         if is_top(&workspace) {
