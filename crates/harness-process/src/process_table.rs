@@ -75,8 +75,9 @@ mod linux {
 
     /// Returns a start time that no process started at `uptime` or later goes below.
     pub(crate) fn ticks(uptime: Duration) -> u64 {
-        let ticks = uptime.as_nanos() * u128::from(rustix::param::clock_ticks_per_second()) / 1_000_000_000;
-        u64::try_from(ticks).unwrap_or(u64::MAX).saturating_sub(1)
+        let each_second = rustix::param::clock_ticks_per_second();
+        let of_the_last = u64::from(uptime.subsec_nanos()) * each_second / 1_000_000_000;
+        uptime.as_secs().saturating_mul(each_second).saturating_add(of_the_last).saturating_sub(1)
     }
 
     /// Returns the process `pid`, or nothing when there is none or it is hidden from us.

@@ -32,7 +32,11 @@ pub(crate) fn locate(name: &OsStr, search: Option<&OsStr>) -> Result<PathBuf, St
         return Err(StartError::new(Kind::Invalid, "the program's name is empty, name a program"));
     }
     if name.as_bytes().contains(&b'/') {
-        return std::path::absolute(name).map_err(|error| refuse(Path::new(name), error));
+        let path = Path::new(name);
+        if path.is_absolute() {
+            return Ok(path.to_owned());
+        }
+        return std::path::absolute(path).map_err(|error| refuse(path, error));
     }
     let mut refusal = None;
     for directory in std::env::split_paths(search.unwrap_or_default()).filter(|entry| entry.is_absolute()) {

@@ -1,3 +1,5 @@
+use std::fs::File;
+
 use tokio::net::unix::pipe;
 
 use crate::{
@@ -26,6 +28,14 @@ pub(crate) struct StreamsReport {
     pub(crate) stdout_tail: Vec<u8>,
     pub(crate) stderr_tail: Vec<u8>,
     pub(crate) transcript: Option<TranscriptReport>,
+}
+
+/// What the streams no longer need.
+#[derive(Debug)]
+pub(crate) struct Spent {
+    _pipes: [pipe::Receiver; 2],
+    _transcript: Option<File>,
+    _buffers: [Vec<u8>; 2],
 }
 
 /// Standard error is seldom as busy.
@@ -87,13 +97,13 @@ impl Streams {
         all
     }
 
-    /// Returns what came of the streams, and our ends of the pipes, which are of no more use.
-    pub(crate) fn finish(self) -> (StreamsReport, [pipe::Receiver; 2]) {
+    /// Returns what came of the streams, and what is of no more use.
+    pub(crate) fn finish(self) -> (StreamsReport, Spent) {
         let (stdout_bytes, collected, stdout_tail, stdout) = self.stdout.finish();
         let (stderr_bytes, _, stderr_tail, stderr) = self.stderr.finish();
-        let transcript = self.transcript.map(Writer::finish);
+        let (transcript, file) = self.transcript.map(Writer::finish).unzip();
         let report =
             StreamsReport { stdout_bytes, stderr_bytes, collected, stdout_tail, stderr_tail, transcript };
-        (report, [stdout, stderr])
+        (report, Spent { _pipes: [stdout, stderr], _transcript: file, _buffers: self.buffers })
     }
 }

@@ -1,7 +1,6 @@
 use std::{os::unix::process::ExitStatusExt, pin::pin, process::ExitStatus, time::Duration};
 
 use tokio::{
-    net::unix::pipe,
     sync::watch,
     time::{Instant, sleep_until},
 };
@@ -13,7 +12,7 @@ use crate::{
     course::{Cause, Course, Step},
     exit::{Exit, ExitWatch},
     input::Feed,
-    streams::Streams,
+    streams::{Spent, Streams},
     tree::Tree,
 };
 
@@ -43,7 +42,7 @@ pub(crate) struct Call {
 #[derive(Debug)]
 pub(crate) struct Remains {
     _exit: ExitWatch,
-    _pipes: [pipe::Receiver; 2],
+    _streams: Spent,
 }
 
 /// The clocks are looked at this often, as a timer does not notice that the machine was asleep.
@@ -70,7 +69,7 @@ impl Call {
             Some(Cause::TimedOut(limit)) => Ending::TimedOut(limit),
             None => status.map_or(Ending::Lost, of_its_own),
         };
-        let (streams, pipes) = self.streams.finish();
+        let (streams, spent) = self.streams.finish();
         let report = CallReport {
             ending,
             status,
@@ -86,7 +85,7 @@ impl Call {
             leftovers: ended.killed,
             survivors: ended.survivors,
         };
-        (report, Remains { _exit: self.exit, _pipes: pipes })
+        (report, Remains { _exit: self.exit, _streams: spent })
     }
 
     /// Supervises until the child has exited, or does not even die of KILL.

@@ -102,8 +102,10 @@ impl Writer {
         let _ = std::fs::remove_file(&self.path);
     }
 
-    pub(crate) fn finish(self) -> TranscriptReport {
-        TranscriptReport { path: self.path, written: self.written, missing: self.missing, error: self.error }
+    /// Returns what became of the transcript, and its file, which is of no more use.
+    pub(crate) fn finish(self) -> (TranscriptReport, File) {
+        let Self { file, path, written, missing, error, .. } = self;
+        (TranscriptReport { path, written, missing, error }, file)
     }
 }
 
@@ -128,7 +130,7 @@ mod tests {
             Writer { file, path: "/dev/full".into(), left: 10, written: 0, missing: 0, error: None };
         writer.write(b"hello");
         writer.write(b"hello again");
-        let report = writer.finish();
+        let (report, _) = writer.finish();
         assert_eq!(report.error, Some(io::ErrorKind::StorageFull));
         assert_eq!((report.written, report.missing), (0, 16));
     }
@@ -141,7 +143,7 @@ mod tests {
         writer.write(b"hello");
         writer.write(b"world");
         writer.write(b"!");
-        let report = writer.finish();
+        let (report, _) = writer.finish();
         assert_eq!((report.written, report.missing, report.error), (7, 4, None));
         assert_eq!(std::fs::read(&path).unwrap(), b"hellowo");
     }
