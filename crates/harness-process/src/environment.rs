@@ -88,9 +88,11 @@ impl Environment {
     }
 
     /// Works out the variables of a child from those of `ours`.
-    pub(crate) fn resolve(&self, ours: impl Iterator<Item = (OsString, OsString)>) -> Variables {
-        let mut variables: BTreeMap<_, _> = ours.filter(|(name, _)| self.allows(name)).collect();
-        variables.extend(self.set.iter().map(|(name, value)| (name.clone(), value.clone())));
+    pub(crate) fn resolve(mut self, ours: impl Iterator<Item = (OsString, OsString)>) -> Variables {
+        let mut variables = std::mem::take(&mut self.set);
+        for (name, value) in ours.filter(|(name, _)| self.allows(name)) {
+            variables.entry(name).or_insert(value);
+        }
         Variables(variables)
     }
 }
@@ -137,7 +139,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(environment: &Environment, ours: &[(&str, &str)], expected: &[&str]) {
+    fn check(environment: Environment, ours: &[(&str, &str)], expected: &[&str]) {
         let ours = ours.iter().map(|&(name, value)| (name.into(), value.into()));
         let block = environment.resolve(ours).block().unwrap();
         let block: Vec<_> = block.iter().map(|entry| entry.to_str().unwrap()).collect();
@@ -147,15 +149,15 @@ mod tests {
     #[test]
     fn only_what_is_named_reaches_the_child() {
         let ours = [("PATH", "/bin"), ("CLAUDECODE", "1"), ("LC_ALL", "C"), ("TOKEN", "x"), ("XLC_", "y")];
-        check(&Environment::empty(), &ours, &[]);
-        check(&Environment::basic(), &ours, &["LC_ALL=C", "PATH=/bin"]);
-        check(&Environment::empty().allow("TOKEN"), &ours, &["TOKEN=x"]);
-        check(&Environment::empty().allow_prefix("X"), &ours, &["XLC_=y"]);
+        check(Environment::empty(), &ours, &[]);
+        check(Environment::basic(), &ours, &["LC_ALL=C", "PATH=/bin"]);
+        check(Environment::empty().allow("TOKEN"), &ours, &["TOKEN=x"]);
+        check(Environment::empty().allow_prefix("X"), &ours, &["XLC_=y"]);
     }
 
     #[test]
     fn a_set_value_wins_over_one_let_through() {
-        check(&Environment::empty().set("A", "1").set("A", "2").allow("A"), &[("A", "0")], &["A=2"]);
+        check(Environment::empty().set("A", "1").set("A", "2").allow("A"), &[("A", "0")], &["A=2"]);
     }
 
     #[test]
