@@ -9,6 +9,7 @@ use harness_subagent::{StopReason, Usage};
 use harness_workflow::{NoValue, RunId, RunStopReason, WorkflowEvent, WorkflowEventKind, WorkflowObserver};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ralph_report::Status;
+use serde_json::Value;
 use tokio::sync::Notify;
 
 use crate::arguments::DisplayArguments;
@@ -35,7 +36,9 @@ pub(crate) struct Progress {
 /// What is printed as soon as the run waits for something.
 #[derive(Debug, Default)]
 struct Waiting {
-    text: String,
+    told: Vec<Told>,
+    /// How long the lines among it are.
+    bytes: usize,
     /// Somebody prints it.
     is_awaited: bool,
 }
@@ -60,6 +63,14 @@ struct Round {
     usage: Usage,
     /// Whether the agent ended well, which says nothing of its report.
     completed: bool,
+}
+
+/// Something that is told on a line, or more where it is wrapped.
+#[derive(Debug)]
+enum Told {
+    Line(String),
+    /// A round has left a checkpoint. Its line is written when it is printed, as that takes longer than keeping this.
+    Settled(Round, Value),
 }
 
 impl Rounds {
@@ -107,7 +118,7 @@ impl Progress {
         let fact = |name: &str, value: &str| {
             let rest = " ".repeat(11);
             let text = shown::wrapped(value, &format!("{name:<11}"), &rest);
-            self.line(&text.replacen(name, &format!("{BOLD}{name}{BOLD:#}"), 1));
+            self.line(text.replacen(name, &format!("{BOLD}{name}{BOLD:#}"), 1));
         };
         fact("run", run.as_str());
         fact("workspace", &shown::path(workspace));
@@ -159,12 +170,20 @@ impl Progress {
     }
 
     /// Prints a line, or has it printed soon.
-    fn line(&self, text: &str) {
-        const MOST: usize = 64 * 1024;
+    fn line(&self, text: impl Into<String>) {
+        self.tell_of(Told::Line(text.into()));
+    }
+
+    fn tell_of(&self, told: Told) {
+        const MOST_BYTES: usize = 64 * 1024;
+        const MOST: usize = 64;
         let mut waiting = self.waiting();
-        waiting.text.push_str(text);
-        waiting.text.push('\n');
-        if waiting.is_awaited && self.live.is_none() && waiting.text.len() < MOST {
+        if let Told::Line(line) = &told {
+            waiting.bytes += line.len();
+        }
+        waiting.told.push(told);
+        let has_room = waiting.bytes < MOST_BYTES && waiting.told.len() < MOST;
+        if waiting.is_awaited && self.live.is_none() && has_room {
             self.added.notify_one();
         } else {
             self.print(&mut waiting);
@@ -173,10 +192,23 @@ impl Progress {
 
     /// Prints what waits. The run goes on if nobody reads it.
     fn print(&self, waiting: &mut Waiting) {
-        let text = std::mem::take(&mut waiting.text);
-        if text.is_empty() {
+        if waiting.told.is_empty() {
             return;
         }
+        let mut text = String::with_capacity(waiting.bytes + 256);
+        for told in waiting.told.drain(..) {
+            match told {
+                Told::Line(line) => text.push_str(&line),
+                Told::Settled(round, checkpoint) => {
+                    match ralph_tool::Progress::from_checkpoint(&checkpoint) {
+                        Some(progress) => text.push_str(&settled(&round, &progress)),
+                        None => continue,
+                    }
+                }
+            }
+            text.push('\n');
+        }
+        waiting.bytes = 0;
         let print = || {
             let _ = if self.json { output::print_plain(&text) } else { output::print(&text) };
         };
@@ -219,11 +251,11 @@ impl Progress {
                         live.reset_elapsed();
                         live.enable_steady_tick(Duration::from_millis(120));
                     }
-                    None if call.attempt > 1 => self.line(&format!(
+                    None if call.attempt > 1 => self.line(format!(
                         "round {} of {} is started again, attempt {}",
                         call.call, self.max_rounds, call.attempt
                     )),
-                    None => self.line(&format!("round {} of {} started", call.call, self.max_rounds)),
+                    None => self.line(format!("round {} of {} started", call.call, self.max_rounds)),
                 }
             }
             WorkflowEventKind::AgentActivity { activity, .. } => {
@@ -249,8 +281,9 @@ impl Progress {
                 let round = rounds.current.take();
                 rounds.since = Some(Instant::now());
                 drop(rounds);
-                if let (Some(round), Some(progress)) = (round, ralph_tool::Progress::from_checkpoint(value)) {
-                    self.settled(&round, &progress);
+                if let Some(mut round) = round {
+                    round.took.get_or_insert_with(|| round.started.elapsed());
+                    self.tell_of(Told::Settled(round, value.clone()));
                 }
             }
             WorkflowEventKind::Ended { stop_reason, .. } => {
@@ -262,7 +295,7 @@ impl Progress {
                         _ if round.completed => ("refused", "The report breaks the rules."),
                         _ => ("no report", ""),
                     };
-                    self.settle(&round, BAD, status, text);
+                    self.line(settled_as(&round, BAD, status, text));
                 }
                 self.finish();
             }
@@ -276,33 +309,32 @@ impl Progress {
         let number = rounds.current.as_ref().map_or(0, |round| round.number);
         format!("round {number} of {}{used}", self.max_rounds)
     }
+}
 
-    /// Tells of a round that left a report, or said why it left none.
-    fn settled(&self, round: &Round, progress: &ralph_tool::Progress) {
-        match (progress.failure(), progress.report()) {
-            (None, Some(report)) => {
-                let style = match report.status() {
-                    Status::Complete => GOOD,
-                    Status::Blocked => BAD,
-                    Status::Continue => WARN,
-                };
-                self.settle(round, style, report.status().as_str(), report.summary());
-            }
-            (failure, _) => self.settle(round, BAD, "no report", &failure.map_or_else(String::new, why)),
+/// Tells of a round that left a report, or said why it left none.
+fn settled(round: &Round, progress: &ralph_tool::Progress) -> String {
+    match (progress.failure(), progress.report()) {
+        (None, Some(report)) => {
+            let style = match report.status() {
+                Status::Complete => GOOD,
+                Status::Blocked => BAD,
+                Status::Continue => WARN,
+            };
+            settled_as(round, style, report.status().as_str(), report.summary())
         }
+        (failure, _) => settled_as(round, BAD, "no report", &failure.map_or_else(String::new, why)),
     }
+}
 
-    /// Tells of a round that is over.
-    fn settle(&self, round: &Round, style: Style, status: &str, text: &str) {
-        const LONGEST: usize = 300;
-        let took = shown::duration(round.took.unwrap_or_else(|| round.started.elapsed()));
-        let head = format!("round {:<3} {status:<9} {took:>7}  ", round.number);
-        let rest = " ".repeat(head.len());
-        let text = shown::wrapped(&shown::one_line(text, LONGEST), &head, &rest);
-        let styled = format!("{style}{status}{style:#}");
-        let text = text.replacen(status, &styled, 1).replacen(&took, &format!("{DIM}{took}{DIM:#}"), 1);
-        self.line(&text);
-    }
+/// Tells of a round that is over.
+fn settled_as(round: &Round, style: Style, status: &str, text: &str) -> String {
+    const LONGEST: usize = 300;
+    let took = shown::duration(round.took.unwrap_or_else(|| round.started.elapsed()));
+    let head = format!("round {:<3} {status:<9} {took:>7}  ", round.number);
+    let rest = " ".repeat(head.len());
+    let text = shown::wrapped(&shown::one_line(text, LONGEST), &head, &rest);
+    let styled = format!("{style}{status}{style:#}");
+    text.replacen(status, &styled, 1).replacen(&took, &format!("{DIM}{took}{DIM:#}"), 1)
 }
 
 /// Says in one line why an agent left nothing.
@@ -328,7 +360,7 @@ impl WorkflowObserver for Progress {
         }
         if self.json {
             if let Ok(line) = output::json_line(event) {
-                self.line(&line);
+                self.line(line);
             }
         } else {
             self.tell(&event.kind);
