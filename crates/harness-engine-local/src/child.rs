@@ -43,6 +43,11 @@ impl Child {
         !self.reported.swap(true, Ordering::Relaxed)
     }
 
+    /// Returns whether nobody need report the child's end any more.
+    pub(crate) fn is_reported(&self) -> bool {
+        self.reported.load(Ordering::Relaxed)
+    }
+
     /// Claims the duty to dispose of the child.
     pub(crate) fn claim_disposal(&self) -> bool {
         !self.disposal.swap(true, Ordering::Relaxed)

@@ -423,7 +423,9 @@ impl Run {
             let (call, attempt, end) = (child.call, child.attempt, child.cancelled_end());
             self.note(|| Entry::AgentStopped { call, attempt, end });
         }
-        self.report_end(child, self.is_observed().then(|| Box::new(child.cancelled_end())));
+        if self.is_observed() && !child.is_reported() {
+            self.report_end(child, Some(Box::new(child.cancelled_end())));
+        }
         self.forget(child);
     }
 
