@@ -6,7 +6,7 @@ use harness_subagent::OutputViolation;
 
 /// Appends one paragraph to `prompt` that says how to hand in a value by writing a file.
 pub(crate) fn by_file(prompt: String, schema: &str, path: &Path) -> String {
-    let path = path.display();
+    let path = path.to_string_lossy();
     with_paragraph(
         prompt,
         schema,
