@@ -245,6 +245,15 @@ mod tests {
     }
 
     #[test]
+    fn a_text_that_fits_is_shown_as_one_that_is_wrapped() {
+        for (text, expected) in [("short ", "- short"), (" a  b", "-  a  b"), ("", "-"), ("  ", "-")] {
+            assert_eq!(wrapped_to(30, text, "- ", "  "), expected, "{text:?}");
+            // With a letter that is none of ASCII the long way is taken.
+            assert_eq!(wrapped_to(30, &format!("{text}é"), "- ", "  "), format!("- {text}é"));
+        }
+    }
+
+    #[test]
     fn durations_read_well() {
         assert_eq!(duration(Duration::from_millis(47)), "47ms");
         assert_eq!(duration(Duration::from_millis(3299)), "3.2s");

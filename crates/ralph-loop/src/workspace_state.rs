@@ -205,6 +205,24 @@ mod tests {
     }
 
     #[test]
+    fn a_repository_that_is_made_meanwhile_is_found() {
+        let root = tempfile::tempdir().unwrap();
+        let (above, workspace) = (root.path().join("above"), root.path().join("above/work"));
+        std::fs::create_dir_all(&workspace).unwrap();
+        std::fs::create_dir(above.join(".git")).unwrap();
+        let repositories = Repositories::default();
+        let none_since =
+            |moment| *repositories.none_above.lock().unwrap() = Some((workspace.clone(), moment));
+        none_since(Instant::now());
+        assert_eq!(repositories.top_of(&workspace), None, "nobody has looked again");
+        none_since(Instant::now().checked_sub(Duration::from_secs(2)).unwrap());
+        assert_eq!(repositories.top_of(&workspace), Some(above));
+        none_since(Instant::now());
+        std::fs::create_dir(workspace.join(".git")).unwrap();
+        assert_eq!(repositories.top_of(&workspace), Some(workspace.clone()));
+    }
+
+    #[test]
     fn what_has_changed_is_told_and_nothing_else() {
         let start = |said: &str| RoundStart { round: 2, attempt: 1, workspace: state(said) };
         let changes = |then: &str, now: &str| start(then).changes(Some(&state(now)));
