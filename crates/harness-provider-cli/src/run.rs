@@ -118,6 +118,10 @@ impl SubagentRun for CliRun {
     }
 
     async fn dispose(&self) -> Result<()> {
+        // Most children are over by then, and there is nobody to be told.
+        if let Some(end) = &*self.end.borrow() {
+            return end.released.clone();
+        }
         match &self.stop {
             Some(stop) => stop.cancel(),
             None => self.control.cancel(),
@@ -136,8 +140,9 @@ impl SubagentRun for CliRun {
 
 impl Drop for CliRun {
     fn drop(&mut self) {
-        // A child that is gone no longer hears it.
-        self.control.kill();
+        if self.end.borrow().is_none() {
+            self.control.kill();
+        }
     }
 }
 
