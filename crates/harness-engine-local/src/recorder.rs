@@ -29,6 +29,8 @@ pub(crate) struct Recorder {
     mismatch: OnceLock<RunError>,
     /// What the latest call asked beside its prompt. Most bodies ask the same of every child.
     terms: Mutex<Terms>,
+    /// Held while an entry is synced, so that calls go on in the order in which they came.
+    turn: tokio::sync::Mutex<()>,
     max_attempts: u32,
 }
 
@@ -78,6 +80,7 @@ impl Recorder {
             past: Mutex::new(history.calls),
             mismatch: OnceLock::new(),
             terms: Mutex::default(),
+            turn: tokio::sync::Mutex::default(),
             max_attempts,
         }
     }
@@ -163,9 +166,11 @@ impl Recorder {
 
     /// Adds an entry and syncs it with all before it.
     ///
-    /// On a disk that is known to be quick this is done at once, on the thread of the caller.
+    /// On a disk that is known to be quick this is done at once, on the thread of the caller. Callers go on in their
+    /// order: who comes later finds its entry synced with those before it.
     pub(crate) async fn record_synced(&self, entry: Entry) -> Result<(), RunError> {
         self.writer.push(entry);
+        let _turn = self.turn.lock().await;
         if let Ok(mut open) = self.writer.open.try_lock()
             && open.latest_sync.is_some_and(|took| took < QUICK)
         {

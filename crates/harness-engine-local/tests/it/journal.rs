@@ -1,7 +1,7 @@
 //! Runs that are interrupted and taken up again.
 
 use std::fs;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -371,27 +371,39 @@ fn what_the_body_says_is_recorded_once() {
     );
 }
 
+fn side_by_side(calls: u64) -> Arc<Body> {
+    Body::new(move |context| async move {
+        let branches = (1..=calls).map(|number| {
+            let context = context.clone();
+            async move {
+                context.agent(AgentCall::new(format!("question {number}"))).await.map(crate::bodies::plain)
+            }
+        });
+        Ok(json!(context.parallel(branches).await?))
+    })
+}
+
 #[test]
 fn calls_side_by_side_are_answered_each_by_its_own() {
     let folder = Folder::new();
-    let body = || {
-        Body::new(|context| async move {
-            let branches = (1..=5).map(|number| {
-                let context = context.clone();
-                async move {
-                    context
-                        .agent(AgentCall::new(format!("question {number}")))
-                        .await
-                        .map(crate::bodies::plain)
-                }
-            });
-            Ok(json!(context.parallel(branches).await?))
-        })
-    };
-    folder.interrupt(body(), Value::Null, 5);
-    let (result, _) = folder.resume(body());
+    folder.interrupt(side_by_side(5), Value::Null, 5);
+    let (result, _) = folder.resume(side_by_side(5));
     assert_eq!(result.value(), Some(&json!(["answer 1", "answer 2", "answer 3", "answer 4", "answer 5"])));
     assert!(folder.history().calls.values().all(|call| call.answer.is_some()));
+}
+
+#[test]
+fn calls_side_by_side_start_in_their_order_whichever_thread_syncs_first() {
+    const CALLS: u64 = 8;
+    let folder = Folder::new();
+    let runtime = runtime();
+    for _ in 0..25 {
+        let config = config().with_max_concurrent_agents(NonZeroUsize::new(8));
+        let bench = bench_with(&folder.store, side_by_side(CALLS), config);
+        runtime.block_on(bench.run(request()));
+        let starts = bench.provider.requests().into_iter().map(|asked| asked.origin.unwrap().call);
+        assert!(starts.eq(1..=CALLS));
+    }
 }
 
 #[test]
